@@ -18,7 +18,9 @@
  * db.close();
  * await store.checkpoint(parseAddress("shop@try"), "v1");
  *
- * const { tables } = await store.diff(parseAddress("shop@main"), parseAddress("shop@try"));
+ * const [shop, other] = [parseAddress("shop@main"), parseAddress("shop@try")];
+ * const { tables } = await store.diff(shop, other);
+ * for (const { table } of tables) console.log((await store.diffRows(shop, other, table)).rows);
  * console.log(tables[0]?.change, tables[0]?.table); // added item
  *
  * await Deno.remove(directory, { recursive: true });
@@ -42,12 +44,19 @@ export type { S3Credentials } from "./lib/backend/s3.ts";
 export { type Clock, type RandomBytes, systemClock } from "./lib/clock.ts";
 export { ERROR_CODES, type ErrorCode, hasCode, messageOf, TaskdError, type TaskdErrorOptions } from "./lib/errors.ts";
 export type {
+  AnyDaemonEvent,
+  AnyEventType,
+  AuditAnswer,
   BranchArgs,
   CallableOp,
   CloseAnswer,
+  ComparedArgs,
   DaemonEvent,
   EventDetails,
+  EventOf,
   EventType,
+  MergeArgs,
+  MoreEventDetails,
   OpAnswer,
   OpArgs,
   OpenAnswer,
@@ -72,34 +81,79 @@ export {
   type Txid,
 } from "./lib/store/names.ts";
 export {
+  mergeBranches,
+  type MergeBranchesOptions,
+  type MergeBranchesResult,
+  revertMerge,
+} from "./lib/capture/merge.ts";
+export type { ConflictKind, MergeConflict, MergeSide, Resolution } from "./lib/merge/conflicts.ts";
+export type { MergedTable } from "./lib/merge/table_merge.ts";
+export type { MergeReport } from "./lib/merge/three_way.ts";
+export type { AuditOptions } from "./lib/store/audit.ts";
+export type { RepairOptions } from "./lib/store/repair.ts";
+export {
+  type AuditResult,
   BRANCH_STATES,
   type BranchInfo,
   type BranchState,
   type BranchStatus,
+  type CheckoutOptions,
   type CheckoutResult,
   type CheckpointInfo,
   type CheckpointResult,
   type CompactResult,
+  type ConditionInfo,
   type CopyPath,
   type CreateResult,
   type DatabaseInfo,
+  type DestroyOptions,
+  type DestroyResult,
+  type DiffOptions,
   type DiffResult,
+  type DiffRowsOptions,
+  type Finding,
+  FINDING_KINDS,
   type FlushResult,
   type ForkOptions,
   type ForkResult,
+  type LeftOut,
   type Lifetime,
   type LongOptions,
+  type MergeInfo,
   type ObjectKind,
   type OnProgress,
+  type PromoteOptions,
+  type Recovery,
+  type RepairedBranch,
+  type RepairResult,
   type RepointOptions,
   type RepointResult,
+  type Restored,
+  type SafetyOptions,
+  type ScrubResult,
   type SessionStatus,
   type StorageMode,
   type TouchOptions,
   type TouchResult,
+  type UndoableEntry,
+  type UndoOptions,
+  type UndoResult,
   type VerifyResult,
+  type WaitOptions,
 } from "./lib/store/results.ts";
-export type { JsonValue, RowDiff, TableDiff } from "./lib/sqlite/diff_result.ts";
+export type {
+  ChangeKind,
+  ColumnDiff,
+  DatabaseDiff,
+  DefinitionDiff,
+  JsonValue,
+  OtherPages,
+  RowDiff,
+  RowPage,
+  SettingDiff,
+  SideProblem,
+  TableDiff,
+} from "./lib/sqlite/diff_result.ts";
 export {
   openBackend,
   type OpenBackendOptions,

@@ -1,17 +1,14 @@
 /**
- * The agents a task can run, and what each command-line program needs in order to
- * speak to the gateway and to nothing else. One row per setting value; the label is
- * accepted as a name too.
+ * The agents a task can run, and what each command-line program needs in order to speak to the gateway and to nothing
+ * else. One row per setting value; the label is accepted as a name too.
  *
  * Nothing here holds a vendor's key: an agent gets a token of its task.
  */
 
 import { TaskdError } from "../lib/errors.ts";
 
-/** The vendor whose API a request speaks. */
 export type Lane = "vendor_a" | "vendor_b" | "vendor_c" | "compat";
 
-/** Every lane, in the order of the agents. */
 export const LANES: readonly Lane[] = ["vendor_a", "vendor_b", "vendor_c", "compat"];
 
 const COMPANIES: Readonly<Record<Lane, string | undefined>> = {
@@ -32,7 +29,6 @@ export function laneText(lane: Lane): string {
   return company === undefined ? lane : `${lane} (${company})`;
 }
 
-/** Setting value of an agent. */
 export type AgentName = "agent_a" | "agent_b" | "agent_c" | "agent_d";
 
 export interface LaunchOptions {
@@ -58,10 +54,7 @@ export interface Agent {
   /** Name of its program, also accepted where an agent is named. */
   label: string;
   lane: Lane;
-  /** npm package that has the program. */
   package: string;
-  /** Whether the vendor's subscription can be used instead of a key. */
-  subscription: boolean;
   /** Whether the setting `default_model` applies to it. */
   takes_default_model: boolean;
   launch(options: LaunchOptions): Launch;
@@ -73,7 +66,6 @@ export const AGENTS: readonly Agent[] = [
     label: "claude",
     lane: "vendor_a",
     package: "@anthropic-ai/claude-code",
-    subscription: true,
     takes_default_model: true,
     launch: ({ gateway_url, token, model, instruction, home }) => ({
       command: [
@@ -107,7 +99,6 @@ export const AGENTS: readonly Agent[] = [
     label: "codex",
     lane: "vendor_b",
     package: "@openai/codex",
-    subscription: true,
     takes_default_model: true,
     launch: ({ gateway_url, token, model, instruction, home }) => ({
       command: [
@@ -141,7 +132,6 @@ wire_api = "responses"
     label: "gemini",
     lane: "vendor_c",
     package: "@google/gemini-cli",
-    subscription: false,
     takes_default_model: false,
     launch: ({ gateway_url, token, model, instruction, home }) => ({
       command: [
@@ -176,7 +166,6 @@ wire_api = "responses"
     label: "opencode",
     lane: "compat",
     package: "opencode-ai",
-    subscription: false,
     takes_default_model: false,
     launch: ({ gateway_url, token, model, instruction, home }) => ({
       command: ["opencode", "run", ...(model === undefined ? [] : ["--model", `taskd/${model}`]), "--", instruction],

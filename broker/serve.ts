@@ -9,48 +9,63 @@
 import { denoCache } from "../lib/helper_process.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
 import { fileError, fileErrorCode, removeUnfinished } from "../lib/fs.ts";
+import { connectionLimits } from "../lib/descriptors.ts";
 import { hostPort } from "../lib/http/address.ts";
+import { DESCRIPTORS_OF_CONNECTION } from "../lib/http/connection_server.ts";
+import { MAX_HTTP_CONNECTIONS } from "../lib/http/guard.ts";
 import { VERSION } from "../lib/version.ts";
 import { Admission } from "./admission/admission.ts";
 import { CheckWatch } from "./engine/ci/watch.ts";
 import { DependencyCache, quotaBytes } from "./cache/dependency_cache.ts";
 import { TaskDatabases } from "./databases/task_databases.ts";
-import { EgressProxy, type EgressProxyOptions } from "./egress/proxy.ts";
+import { EGRESS_LIMITS, EgressProxy, type EgressProxyOptions } from "./egress/proxy.ts";
 import { Engine } from "./engine/engine.ts";
 import { setupRunner } from "./engine/setup.ts";
 import { type Lanes, openLanes } from "./engine/upstreams.ts";
-import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
+import { Gateway, type GatewayOptions, MAX_GATEWAY_CONNECTIONS } from "./gateway/gateway.ts";
 import { parsePriceFile, PriceBook } from "./gateway/prices.ts";
+import { readGitSettings } from "./git/operator_settings.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "./git/credentials.ts";
 import { Git } from "./git/git.ts";
-import { Gh, GH_PATHS } from "./git/gh.ts";
+import { Gh } from "./git/gh.ts";
+import { Mirrors } from "./git/mirrors.ts";
 import { serveHttp } from "./http/serve.ts";
 import { createLog, type Log } from "../lib/log.ts";
-import { DesktopNotifier, type NotifyProgram } from "./engine/notify.ts";
+import { DesktopNotifier, notifyPrograms } from "./engine/notify.ts";
 import { DurableQueue } from "./engine/queue/queue.ts";
+import { isFile, PROGRAM_PATHS } from "./sandbox/host_programs.ts";
+import { endProcesses } from "./sandbox/processes.ts";
 import type { SandboxRuntime } from "./sandbox/runtime.ts";
 import { readKeys } from "./settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "./settings/load.ts";
 import { readPrivateFile } from "./settings/private_file.ts";
 import { closeDirectory } from "./settings/seed.ts";
 import { startWarnings } from "./settings/warnings.ts";
-import { claimHome } from "./client/lifecycle.ts";
+import { claimHome, explainForeignSocket, healthOverSocket } from "./client/lifecycle.ts";
 import { TaskStore } from "./task/task_store.ts";
 import { webResponse } from "./web/web.ts";
 import { sha256Hex } from "../lib/sha256.ts";
+
+/** What a task does leaves the API its part: its three listeners have a third of that each. */
+const CONNECTION_USES = {
+  api: { most: MAX_HTTP_CONNECTIONS, descriptors: 3 * DESCRIPTORS_OF_CONNECTION, share: 0.4 },
+  gateway: { most: MAX_GATEWAY_CONNECTIONS, descriptors: 2, share: 0.3 },
+  proxy: { most: EGRESS_LIMITS.connections, descriptors: 2, share: 0.3 },
+};
 
 export interface ServeBrokerOptions {
   /** The user's home directory, absolute; `~/.taskd` must exist. */
   home: string;
   env: (name: string) => string | undefined;
-  /** Takes a line of the log. */
   write: (line: string) => void;
   /** Whether a person reads the log: lines in place of JSON, unless `log_json`. */
   terminal?: boolean;
-  /** Begins a stop. */
+  /** Descriptors that the process may have open: they bound its connections. */
+  open_files?: number | undefined;
   signal?: AbortSignal | undefined;
-  /** Time, by default the system's. */
   clock?: Clock;
+  /** Where each program of the host may be, the first that is there counts; by default the fixed places of each. */
+  programs?: Partial<typeof PROGRAM_PATHS> | undefined;
   /** Randomness for ids, tokens and passwords, by default the system's. */
   random?: RandomBytes;
   /** Other parts, for tests. */
@@ -58,34 +73,23 @@ export interface ServeBrokerOptions {
 }
 
 export interface BrokerOverrides {
-  /** In place of the one that the settings name. */
   runtime?: SandboxRuntime;
-  /** In place of gh's usual places. */
-  gh_paths?: readonly string[];
-  /** How the proxy looks names up and connects. */
   egress?: Pick<EgressProxyOptions, "resolve" | "connect" | "timeouts" | "limits">;
-  /** Bounds of the gateway. */
   gateway?: Pick<GatewayOptions, "limits" | "timeouts">;
-  /** In place of the desktop's. */
-  notify_programs?: readonly NotifyProgram[];
 }
 
 export interface RunningBroker {
-  /** Path of the unix socket. */
   readonly socket: string;
   /** `host:port` of the TCP listener, when there is one. */
   readonly addr?: string;
   /** Address of the web pages, without the token that they need. */
   readonly ui_url: string;
   readonly engine: Engine;
-  readonly resolved: ResolvedSettings;
-  /** Resolves once it has stopped. */
   readonly finished: Promise<void>;
   /** Ends what runs, keeps what waits for a person, and resolves with {@linkcode RunningBroker.finished}. */
   stop(): Promise<void>;
 }
 
-/** Variables that clone, push and gh may need. */
 const CREDENTIAL_VARIABLES = [...HOST_VARIABLES, ...TOKEN_VARIABLES, "SSH_AUTH_SOCK"] as const;
 
 /**
@@ -118,11 +122,12 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     engine,
     socket: broker.socket,
     web: webResponse,
+    max_connections: connectionLimits(host.open_files, CONNECTION_USES).api,
     ...(broker.addr === "" ? {} : { addr: broker.addr }),
     log: (line) => log("error", "http", line),
     clock,
     random,
-  });
+  }).catch((error) => explainForeignSocket(error, { home, socket: broker.socket, askHealth: healthOverSocket(clock) }));
   cleanup.defer(() => http.close());
   const { socket, addr, ui_url } = http;
   lock.update({ socket });
@@ -144,7 +149,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   };
   if (signal?.aborted) stopping.resolve();
   signal?.addEventListener("abort", () => stopping.resolve(), { once: true });
-  return { socket, ...(addr === undefined ? {} : { addr }), ui_url, engine, resolved, finished, stop };
+  return { socket, ...(addr === undefined ? {} : { addr }), ui_url, engine, finished, stop };
 }
 
 type OpenOptions =
@@ -159,14 +164,14 @@ interface Host extends OpenOptions {
   lanes: Lanes;
   prices: PriceBook;
   git: Git;
+  programs: typeof PROGRAM_PATHS;
   gh_path: string | undefined;
-  /** HOME and working directory of git and gh. */
   empty_dir: string;
   tasks: TaskStore;
 }
 
 async function openHost(options: OpenOptions): Promise<Host> {
-  const { home, env, clock, random, overrides, cleanup } = options;
+  const { home, env, clock, random, cleanup } = options;
   const resolved = await loadSettings({ home, env });
   const { settings } = resolved;
   const json = settings.log_json || options.terminal !== true;
@@ -177,16 +182,17 @@ async function openHost(options: OpenOptions): Promise<Host> {
   for (const warning of startWarnings(settings)) log("warn", "configuration", warning);
   const prices = await openPrices(home, resolved, clock);
   const empty_dir = await emptyDirectory(`${taskdHome(home)}/empty`);
-  const git = new Git({ home: empty_dir, clock });
+  const programs = { ...PROGRAM_PATHS, ...options.programs };
+  const git = new Git({ home: empty_dir, clock, places: programs.git });
   await git.version();
-  const gh_path = firstFile(overrides.gh_paths ?? GH_PATHS);
+  const gh_path = programs.gh.find(isFile);
   if (settings.ci.watch && gh_path === undefined) {
     const warning = "ci.watch is on and gh is not installed: nothing is watched, and no pull request opened";
     log("warn", "configuration", warning);
   }
   const tasks = await TaskStore.open(settings.audit_root, { clock, random, log });
   cleanup.defer(() => tasks.close());
-  return { ...options, resolved, log, lanes, prices, git, gh_path, empty_dir, tasks };
+  return { ...options, programs, resolved, log, lanes, prices, git, gh_path, empty_dir, tasks };
 }
 
 type Sandboxes = Awaited<ReturnType<typeof openSandboxes>>;
@@ -215,6 +221,7 @@ type Network = Awaited<ReturnType<typeof openNetwork>>;
 async function openNetwork(host: Host, { runtime }: Sandboxes, late: { engine?: Engine }) {
   const { resolved, log, lanes, prices, clock, random, overrides, cleanup } = host;
   const { listen } = await runtime.prepare();
+  const limits = connectionLimits(host.open_files, CONNECTION_USES);
   const gateway = await Gateway.start({
     hostname: listen.hostname,
     port: listen.gateway_port,
@@ -224,6 +231,7 @@ async function openNetwork(host: Host, { runtime }: Sandboxes, late: { engine?: 
     random,
     log: (line) => log("error", "gateway", line),
     onSettled: (lease, settlement) => late.engine?.settled(lease, settlement),
+    max_connections: limits.gateway,
     ...overrides.gateway,
   });
   cleanup.defer(() => gateway.close());
@@ -234,6 +242,7 @@ async function openNetwork(host: Host, { runtime }: Sandboxes, late: { engine?: 
     log_dir: resolved.settings.squid_run_dir,
     onDecision: (decision) => late.engine?.decided(decision),
     ...overrides.egress,
+    limits: { connections: limits.proxy, ...overrides.egress?.limits },
   });
   cleanup.defer(() => proxy.close());
   return { gateway, proxy };
@@ -255,7 +264,7 @@ async function openEngine(
   host: Host,
   { runtime, runtime_version, cache, gateway, proxy, admission }: Sandboxes & Network & { admission: Admission },
 ): Promise<Engine> {
-  const { home, env, resolved, log, lanes, git, gh_path, tasks, clock, random, overrides, cleanup } = host;
+  const { home, env, resolved, log, lanes, git, gh_path, tasks, clock, random, cleanup } = host;
   const { settings } = resolved;
   const queue_dir = `${taskdHome(home)}/queue`;
   // What a broker was writing when it was killed; nothing is being written there now.
@@ -263,14 +272,13 @@ async function openEngine(
     removeUnfinished(directory);
   }
   const operator_env = Object.fromEntries(CREDENTIAL_VARIABLES.map((name) => [name, env(name)]));
-  const gh = gh_path && new Gh({ path: gh_path, cwd: host.empty_dir, env: operator_env, clock });
-  const { notify_programs: programs } = overrides;
+  const gh = gh_path && new Gh({ path: gh_path, cwd: host.empty_dir, git_path: git.path, env: operator_env, clock });
   const notifier = new DesktopNotifier({
     enabled: settings.notifications,
     env,
     log,
     clock,
-    ...(programs && { programs }),
+    programs: notifyPrograms(host.programs),
   });
   cleanup.defer(() => notifier.idle());
   return await Engine.open({
@@ -282,7 +290,16 @@ async function openEngine(
     gateway_url: `http://${hostPort(gateway.address)}`,
     proxy,
     admission,
-    credentials: { env: operator_env, ...(gh_path && { gh_path }) },
+    ...(settings.mirror_quota_gb > 0 && {
+      mirrors: new Mirrors({
+        root: `${settings.cache_root}/mirrors`,
+        quota_bytes: quotaBytes(settings.mirror_quota_gb),
+        clock,
+        endProcesses: (isOne) => endProcesses(clock, (all) => all.filter((one) => isOne(one.command_line))),
+        onWarning: (message) => log("warn", "mirror", message),
+      }),
+    }),
+    credentials: { env: operator_env, settings: await readGitSettings(git, operator_env), ...(gh_path && { gh_path }) },
     ...(gh && { code_host: gh }),
     credentialProblem: lanes.credentialProblem,
     setup: setupRunner({ settings, runtime, runtime_version, cache, git, clock }),
@@ -360,14 +377,4 @@ async function emptyDirectory(path: string): Promise<string> {
   } catch (error) {
     throw fileError(error, `Cannot make ${path}`);
   }
-}
-
-function firstFile(paths: readonly string[]): string | undefined {
-  return paths.find((path) => {
-    try {
-      return Deno.statSync(path).isFile;
-    } catch {
-      return false;
-    }
-  });
 }

@@ -20,4 +20,6 @@ import { dispatch } from "./run/dispatch.ts";
 
 const [first, ...rest] = Deno.args;
 const is_helper = Deno.build.standalone && first === INTERNAL;
-Deno.exit(is_helper ? await (await import("./run/internal.ts")).runInternal(rest) : await dispatch(Deno.args));
+Deno.exit(
+  is_helper ? await (await import("./run/internal.ts")).runInternal(rest) : await dispatch(Deno.args, import.meta.url),
+);

@@ -3,27 +3,32 @@
  *
  * Requests of one connection run one after the other, so answers come in order and the daemon reads no further ahead
  * than one buffer: a client that sends faster than it is served waits in its own kernel buffer. The write deadline ends
- * a client that does not read. The number of connections is bounded.
+ * a client that does not read. The number of connections is bounded; when all are taken, one that has asked for nothing
+ * the longest makes room, whether it is idle or stopped in the middle of a request.
  */
 
 import type { Clock } from "../lib/clock.ts";
 import { withDeadline } from "../lib/deadline.ts";
 import { TaskdError } from "../lib/errors.ts";
 import { writeAll } from "../lib/fs.ts";
-import { decodeRequest, failure, success } from "../lib/protocol/codec.ts";
+import { type DecodedRequest, decodeRequest, failure, success } from "../lib/protocol/codec.ts";
 import { decodeLine, encodeLine, type Line, LineSplitter, MAX_LINE_BYTES } from "../lib/protocol/lines.ts";
 import type { Dispatcher } from "./dispatch.ts";
 import type { DaemonLog } from "./log.ts";
+import { ProgressLines } from "./progress_lines.ts";
 import { type Publisher, WRITE_DEADLINE_MS } from "./publisher.ts";
+import { RequestReader } from "./request_reader.ts";
 
 /** Connections at once; each holds at most one line and one answer. */
 export const MAX_CONNECTIONS = 1024;
 
-const READ_BUFFER_BYTES = 16 * 1024;
 /** Bytes handed to the kernel at a time; the write deadline is re-armed for each, so a large answer may take longer. */
 const WRITE_CHUNK_BYTES = 64 * 1024;
 /** Pause after a failed accept, such as too many open files, so that it cannot spin. */
 const ACCEPT_RETRY_MS = 100;
+
+/** How long a connection may ask for nothing and be kept when all are taken; a command sends its request at once. */
+const QUIET_MS = 1_000;
 
 export interface ConnectionsOptions {
   dispatcher: Dispatcher;
@@ -36,8 +41,11 @@ export interface ConnectionsOptions {
 
 interface Client {
   conn: Deno.UnixConn;
+  reader: RequestReader;
   /** A subscriber whose side of the connection has ended (half-closed, or the client has left), or whose end cannot show. */
   maybe_gone: boolean;
+  /** Monotonic milliseconds since which it asks for nothing; undefined while a request runs or events are sent. */
+  quiet_since: number | undefined;
 }
 
 export class Connections {
@@ -87,7 +95,7 @@ export class Connections {
       this.#write(conn, encodeLine(failure(undefined, refusal))).catch(() => {}).finally(() => hangUp(conn));
       return;
     }
-    const client: Client = { conn, maybe_gone: false };
+    const client: Client = { conn, reader: new RequestReader(conn), maybe_gone: false, quiet_since: undefined };
     this.#clients.add(client);
     this.#serve(client).catch(() => {}).finally(() => {
       hangUp(conn);
@@ -95,52 +103,78 @@ export class Connections {
     });
   }
 
-  /** Ends one subscription whose client seems to have left, which shows only when an event is written to it. */
+  /**
+   * Ends a subscription whose client seems to have left, which shows only when an event is written to it; else the
+   * connection that has been quiet the longest.
+   */
   #makeRoom(): boolean {
+    let quiet: Client | undefined;
+    let since = this.#options.clock.monotonic() - QUIET_MS;
     for (const client of this.#clients) {
-      if (!client.maybe_gone) continue;
-      hangUp(client.conn);
-      this.#clients.delete(client);
-      return true;
+      if (client.maybe_gone) return this.#end(client);
+      if (client.quiet_since === undefined || client.quiet_since > since) continue;
+      [quiet, since] = [client, client.quiet_since];
     }
-    return false;
+    return quiet !== undefined && this.#end(quiet);
+  }
+
+  #end(client: Client): true {
+    hangUp(client.conn);
+    this.#clients.delete(client);
+    return true;
   }
 
   async #serve(client: Client): Promise<void> {
     const splitter = new LineSplitter();
-    const buffer = new Uint8Array(READ_BUFFER_BYTES);
     for (;;) {
-      const count = await client.conn.read(buffer);
-      const lines = count === null ? splitter.end() : splitter.push(buffer.subarray(0, count));
-      for (const line of lines) {
+      client.quiet_since ??= this.#options.clock.monotonic();
+      const bytes = await client.reader.read();
+      for (const line of bytes === undefined ? splitter.end() : splitter.push(bytes)) {
         if (await this.#answer(client, line) === "subscribed") return;
       }
-      if (count === null) return;
+      if (bytes === undefined) return;
     }
   }
 
   async #answer(client: Client, line: Line): Promise<"answered" | "subscribed"> {
     const { dispatcher } = this.#options;
+    // Bytes that end no line are no request: a client that sends one now and then stays as quiet as it was.
+    client.quiet_since = undefined;
     if (line.kind !== "line") {
       await this.#write(client.conn, encodeLine(failure(undefined, framingError(line.kind))));
       return "answered";
     }
     const request = decodeRequest(decodeLine(line.bytes));
-    if (dispatcher.isSubscribe(request)) {
-      await this.#stream(client, encodeLine(success(request.id, {})));
+    const subscription = dispatcher.subscription(request);
+    if (subscription !== undefined) {
+      await this.#stream(client, encodeLine(success(request.id, {})), subscription);
       return "subscribed";
     }
-    await this.#write(client.conn, encodeLine(await dispatcher.run(request)));
+    const answer = request.progress ? await this.#runWithProgress(client, request) : await dispatcher.run(request);
+    await this.#write(client.conn, encodeLine(answer));
     return "answered";
   }
 
+  /** Runs a request, sends its progress, and ends it early when its client leaves. */
+  async #runWithProgress({ conn, reader }: Client, request: DecodedRequest): Promise<object> {
+    const { dispatcher, clock } = this.#options;
+    const left = new AbortController();
+    reader.whenLeft(() => left.abort());
+    const lines = new ProgressLines(request.id, clock, (line) => this.#write(conn, line));
+    try {
+      return await dispatcher.run(request, { signal: left.signal, onProgress: lines.onProgress });
+    } finally {
+      await lines.close();
+    }
+  }
+
   /** Streams events until the connection ends. Registered before the ack: no event after the ack can be missed. */
-  async #stream(client: Client, ack: Uint8Array): Promise<void> {
+  async #stream(client: Client, ack: Uint8Array, asked: { more?: boolean }): Promise<void> {
     const { conn } = client;
     const subscription = this.#options.publisher.subscribe({
       write: (line) => writeAll(conn, line),
       close: () => hangUp(conn),
-    });
+    }, asked);
     try {
       await this.#write(conn, ack);
     } catch (error) {
@@ -149,7 +183,7 @@ export class Connections {
     }
     subscription.start();
     // The read resolves when the client's side has ended. After a byte that no subscriber sends, its end would never show.
-    conn.read(new Uint8Array(1)).catch(() => {}).then(() => client.maybe_gone = true);
+    client.reader.read().catch(() => {}).then(() => client.maybe_gone = true);
     await subscription.done;
   }
 

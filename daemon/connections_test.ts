@@ -3,6 +3,8 @@ import { connect, subscribe } from "../lib/client/client.ts";
 import { writeAll } from "../lib/fs.ts";
 import { longTest } from "../tests/support/long.ts";
 import { TaskdError } from "../lib/errors.ts";
+import type { OnProgress } from "../lib/store/results.ts";
+import { VirtualClock } from "../tests/support/clock.ts";
 import { RawClient } from "../tests/daemon/raw_client.ts";
 import { testServer } from "../tests/daemon/socket_server.ts";
 import { MAX_CONNECTIONS } from "./connections.ts";
@@ -182,7 +184,7 @@ Deno.test("a subscriber that is gone before its ack leaves no subscription", asy
   await using server = await testServer({ databases });
   using client = await RawClient.connect(server.path);
   await client.ask('{"op":"databases"}');
-  // Written and hung up in one turn: the daemon finds the request and nobody to answer.
+  // Written and hung up in one turn: the daemon finds the request and no one to answer.
   const writing = client.send('{"op":"subscribe"}\n');
   client[Symbol.dispose]();
   await writing.catch(() => {});
@@ -209,7 +211,7 @@ Deno.test("a thousand subscribers see the same events in the same order", async 
 Deno.test("connections over the limit are refused; a subscriber that left makes room", async () => {
   assertEquals(MAX_CONNECTIONS, 1024);
   for (const sent_since of ["", "ignored\n", "x".repeat(200_000)]) {
-    await using server = await testServer({ databases }, { max_connections: 2 });
+    await using server = await testServer({ databases }, { max_connections: 2, clock: new VirtualClock() });
     using first = await RawClient.connect(server.path);
     assertEquals((await first.ask('{"op":"databases"}')).ok, true);
     const subscriber = await RawClient.connect(server.path);
@@ -230,8 +232,48 @@ Deno.test("connections over the limit are refused; a subscriber that left makes 
   }
 });
 
+Deno.test("when all connections are taken, the one that asked for nothing the longest makes room", async () => {
+  const clock = new VirtualClock();
+  const [began, running] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  await using server = await testServer({
+    databases,
+    branches: () => {
+      began.resolve();
+      return running.promise.then(() => ({ branches: [] }));
+    },
+  }, { max_connections: 4, clock });
+  using at_work = await RawClient.connect(server.path);
+  await at_work.send('{"op":"branches"}\n');
+  await began.promise;
+  using subscriber = await RawClient.connect(server.path);
+  assertEquals((await subscriber.ask('{"op":"subscribe"}')).ok, true);
+  using half = await RawClient.connect(server.path);
+  await half.send('{"op":"bran');
+  while (server.connections.size < 3) await new Promise((resolve) => setTimeout(resolve, 1));
+  clock.advance(1);
+  using idle = await RawClient.connect(server.path);
+  assertEquals((await idle.ask('{"op":"databases"}')).ok, true);
+  using early = await RawClient.connect(server.path);
+  assertEquals((await early.next()).code, "overloaded");
+  clock.advance(1_000);
+  // A byte now and then is no request.
+  await half.send("c");
+  for (const ended of [half, idle]) {
+    const next = await RawClient.connect(server.path);
+    assertEquals((await next.ask('{"op":"databases"}')).ok, true);
+    assertEquals(await ended.next(), undefined);
+    // Its place is free again.
+    if (ended === half) clock.advance(1);
+    else next[Symbol.dispose]();
+  }
+  running.resolve();
+  assertEquals((await at_work.next()).ok, true);
+  server.publisher.publish("fenced", { db: "app", branch: "main" }, { cause: "staged" });
+  assertEquals((await subscriber.next()).type, "fenced");
+});
+
 Deno.test("the client reports why it was refused, also when the connection ended before its call", async () => {
-  await using server = await testServer({ databases }, { max_connections: 1 });
+  await using server = await testServer({ databases }, { max_connections: 1, clock: new VirtualClock() });
   using first = await RawClient.connect(server.path);
   assertEquals((await first.ask('{"op":"databases"}')).ok, true);
   // Who comes after has been refused: so have those before.
@@ -292,3 +334,105 @@ Deno.test("without a daemon the client's error has the command that starts one",
   assertEquals([error.code, error.hint], ["daemon_unreachable", "Start it with: taskd serve"]);
   await Deno.remove(directory);
 });
+
+Deno.test("a request for progress gets how far the work is, and signs of life where that is not known", async () => {
+  const clock = new VirtualClock();
+  const done = Promise.withResolvers<{ databases: [] }>();
+  let report: OnProgress | undefined;
+  await using server = await testServer({
+    databases: (_args, long) => {
+      report = long?.onProgress;
+      return done.promise;
+    },
+  }, { clock });
+  using client = await RawClient.connect(server.path);
+  await client.send('{"op":"databases","progress":true,"id":"a"}\n');
+  await clock.sleeper(250);
+  await elapse(clock, 4_999);
+  report!(5, undefined);
+  report!(7, 9);
+  await elapse(clock, 251);
+  assertEquals(await client.next(), { progress: { done_bytes: 7, total_bytes: 9 }, id: "a" });
+  await elapse(clock, 5_250);
+  assertEquals(await client.next(), { progress: {}, id: "a" });
+  done.resolve({ databases: [] });
+  assertEquals(await client.next(), { ok: true, id: "a", databases: [] });
+  assertEquals((await client.ask('{"op":"databases","progress":1}')).code, "invalid_request");
+});
+
+Deno.test("work ends early when the client that asked for progress leaves, and goes on for another", async () => {
+  const seen: string[] = [];
+  const ended = Promise.withResolvers<void>();
+  const release = Promise.withResolvers<void>();
+  await using server = await testServer({
+    lease: async ({ db }, long) => {
+      if (db === "left") await new Promise<void>((resolve) => long!.signal!.addEventListener("abort", () => resolve()));
+      else await release.promise;
+      seen.push(`${db} ${long?.signal?.aborted ?? "cannot end early"}`);
+      if (seen.length === 2) ended.resolve();
+      return { db, branch: "main", epoch: 1, live: false };
+    },
+  });
+  const plain = await RawClient.connect(server.path);
+  await plain.send('{"op":"lease","db":"plain"}\n');
+  const client = await RawClient.connect(server.path);
+  await client.send('{"op":"lease","db":"left","progress":true}\n');
+  plain.conn.close();
+  client.conn.close();
+  while (seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  release.resolve();
+  await ended.promise;
+  assertEquals(seen, ["left true", "plain cannot end early"]);
+});
+
+Deno.test("requests that follow one with progress are answered in order, however they are sent", async () => {
+  await using server = await testServer({ databases });
+  using client = await RawClient.connect(server.path);
+  const line = (id: number) =>
+    `{"op":"databases","id":${id},"progress":${id % 2 === 0},"pad":"${"x".repeat(9_000)}"}\n`;
+  const sending = client.send(Array.from({ length: 40 }, (_, id) => line(id).replace(/,"pad":"x+"/, "")).join(""));
+  for (let id = 0; id < 40; id++) assertEquals((await client.next()).id, id);
+  await sending;
+  for (let id = 0; id < 10; id++) {
+    // A line of more than one buffer, in pieces.
+    const [head, tail] = [line(id).slice(0, 5_000), line(id).slice(5_000)];
+    await client.send(head);
+    await client.send(tail);
+    const { code, id: echoed } = await client.next();
+    assertEquals([code, echoed], ["invalid_request", id]);
+  }
+});
+
+Deno.test("a client reports a daemon that owes an answer and is silent, not one idle or at work", async () => {
+  const clock = new VirtualClock();
+  const directory = await Deno.makeTempDir();
+  const path = `${directory}/s.sock`;
+  using listener = Deno.listen({ transport: "unix", path });
+  try {
+    const client = await connect(path, { clock, silence_ms: 1_000 });
+    using peer = await listener.accept();
+    await elapse(clock, 60_000);
+    const progress: unknown[] = [];
+    const call = client.call("databases", {}, (...numbers) => void progress.push(numbers));
+    for (let turn = 0; turn < 3; turn++) {
+      await elapse(clock, 900);
+      await writeAll(peer, new TextEncoder().encode('{"progress":{"done_bytes":1}}\n'));
+      while (progress.length <= turn) await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    assertEquals(progress[2], [1, undefined]);
+    const failed = assertRejects(() => call, TaskdError, "has been silent for 1 seconds");
+    await elapse(clock, 1_500);
+    assertEquals((await failed).code, "daemon_unreachable");
+    await assertRejects(() => client.call("databases", {}), TaskdError);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+});
+
+/** Lets time pass in steps, so that each sleeper begins the next of its sleeps. */
+async function elapse(clock: VirtualClock, ms: number): Promise<void> {
+  for (let left = ms; left > 0; left -= 250) {
+    await clock.advance(Math.min(250, left));
+    await new Promise((resolve) => setTimeout(resolve, 0));
+  }
+}

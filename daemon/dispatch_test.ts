@@ -33,5 +33,5 @@ Deno.test("a request after stop() is refused and does not run", async () => {
   await dispatcher.stop();
   const { ok, code } = await dispatcher.run(request("databases")) as { ok: boolean; code: string };
   assertEquals([ok, code], [false, "stopping"]);
-  assertEquals(dispatcher.isSubscribe(request("subscribe")), false);
+  assertEquals(dispatcher.subscription(request("subscribe")), undefined);
 });

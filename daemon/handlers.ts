@@ -8,9 +8,11 @@
 import { hasCode, TaskdError } from "../lib/errors.ts";
 import { placeInside } from "../lib/real_path.ts";
 import type { RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
-import { addressOf, statusAddress, type StoreOperations, storeOperations } from "../lib/protocol/store_operations.ts";
+import { addressOf, mergeToUndo, type RunStoreMethod, statusAddress } from "../lib/protocol/store_operations.ts";
+import { type StoreOperations, storeOperations, undoneMerge } from "../lib/protocol/store_operations.ts";
 import { type Address, parseAddress } from "../lib/store/names.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
+import { isS3Location, parseS3Location } from "../lib/store/s3_location.ts";
 import type { Handlers } from "./dispatch.ts";
 import type { OutsidePaths, StoreEngine } from "./store_engine.ts";
 import type { KeyedMutex } from "./keyed_mutex.ts";
@@ -38,10 +40,11 @@ const SOURCE_SUFFIXES = ["", "-wal", "-shm", "-journal"];
 const EXPORT_SUFFIXES = ["", ".partial", "-wal", "-shm", "-journal"];
 
 type SessionOp = "open" | "flush" | "close" | "shutdown";
-type ListOp = "status" | "branches" | "databases" | "lease";
-type ReadOp = "export" | "diff" | "verify" | "checkout-at";
-type RepointOp = "rollback" | "promote";
-type ChangeOp = Exclude<keyof Handlers, SessionOp | ListOp | ReadOp | RepointOp>;
+type ListOp = "status" | "branches" | "databases" | "lease" | "undoable" | "merges";
+type ReadOp = "export" | "diff" | "diff-rows" | "verify" | "verify-all" | "checkout-at";
+type RepointOp = "rollback" | "promote" | "reset" | "undo";
+type MergeOp = "merge" | "revert";
+type ChangeOp = Exclude<keyof Handlers, SessionOp | ListOp | ReadOp | RepointOp | MergeOp>;
 
 export function createHandlers(context: HandlerContext): Handlers {
   const branches = new GuardedBranches(context);
@@ -51,36 +54,53 @@ export function createHandlers(context: HandlerContext): Handlers {
     ...readHandlers(context, branches),
     ...changeHandlers(context, branches),
     ...repointHandlers(context, branches),
+    ...mergeHandlers(branches),
   };
 }
 
 /** Branches under their locks, with their live sessions in mind. */
 class GuardedBranches {
-  readonly #engine: StoreEngine;
-  readonly #sessions: Sessions;
-  readonly #locks: KeyedMutex;
+  readonly #context: Pick<HandlerContext, "engine" | "sessions" | "locks">;
 
-  constructor({ engine, sessions, locks }: HandlerContext) {
-    this.#engine = engine;
-    this.#sessions = sessions;
-    this.#locks = locks;
+  constructor(context: HandlerContext) {
+    this.#context = context;
   }
 
   locked<T>(addresses: Address[], work: () => Promise<T>): Promise<T> {
-    return this.#locks.run(addresses.map(keyOf), work);
+    return this.#context.locks.run(addresses.map(keyOf), work);
+  }
+
+  /** Does `work` on the branch that `args` name, under its lock. */
+  on<T>(args: Parameters<typeof addressOf>[0], work: (address: Address) => Promise<T>): Promise<T> {
+    const address = addressOf(args);
+    return this.locked([address], () => work(address));
   }
 
   /** Does `work` on a branch under its lock, unless it has a session. */
-  lockedIdle<T>(address: Address, attempted: string, work: () => Promise<T>): Promise<T> {
-    return this.locked([address], () => {
-      this.#sessions.refuseLive(address, attempted);
+  onIdle<T>(args: Parameters<typeof addressOf>[0], attempted: string, work: () => Promise<T>): Promise<T> {
+    return this.on(args, (address) => {
+      this.#context.sessions.refuseLive(address, attempted);
       return work();
     });
   }
 
+  /** Merges into a branch; one with a live session is changed by a transaction on that session's checkout, which stores it. */
+  mergesInto(address: Address): Pick<StoreOperations, MergeOp> {
+    const { engine, sessions } = this.#context;
+    const session = sessions.live(address);
+    if (session !== undefined) {
+      // Of the store's operations only those that such a session does.
+      return storeOperations((method, args) =>
+        (session[method as MergeOp] as (...args: unknown[]) => Promise<never>)(...args)
+      );
+    }
+    sessions.refuseLive(address, "merge into");
+    return storeOf(engine);
+  }
+
   /** Flushes the branch's live session, if there is one: what is read of the branch then includes every commit. */
   async flushLive(address: Address): Promise<void> {
-    await this.#sessions.live(address)?.flushPending();
+    await this.#context.sessions.live(address)?.flushPending();
   }
 
   /** Flushes the live sessions of those addresses that name a branch, each under its lock. */
@@ -91,20 +111,19 @@ class GuardedBranches {
 
   /** The status of a branch without a session, read under its lock: another worker may be about to open its checkout. */
   idleStatus(address: Address) {
-    return this.locked([address], () => this.#engine.store("status", [address]));
+    return this.locked([address], () => this.#context.engine.store("status", [address]));
   }
 
   /** Changes what a branch points to: not under a live session, unless that may be closed meanwhile. */
-  async repoint(
+  async repoint<R extends RepointResult>(
     target: Address,
     args: RepointArgs,
     attempted: string,
-    work: () => Promise<RepointResult>,
-  ): Promise<RepointAnswer> {
-    if (args.reopen === true && this.#sessions.has(target)) {
-      return await this.#sessions.closedFor(target, attempted, work);
-    }
-    this.#sessions.refuseLive(target, attempted);
+    work: () => Promise<R>,
+  ): Promise<R & Pick<RepointAnswer, "session">> {
+    const { sessions } = this.#context;
+    if (args.reopen === true && sessions.has(target)) return await sessions.closedFor(target, attempted, work);
+    sessions.refuseLive(target, attempted);
     return await work();
   }
 }
@@ -115,19 +134,12 @@ function sessionHandlers(
 ): Pick<Handlers, SessionOp> {
   return {
     open: (args) => {
-      const address = addressOf(args);
       // Refused at once, not after the wait for the open that is under way.
-      sessions.refuseLive(address, "open");
-      return branches.locked([address], () => sessions.open(address));
+      sessions.refuseLive(addressOf(args), "open");
+      return branches.on(args, (address) => sessions.open(address));
     },
-    flush: (args) => {
-      const address = addressOf(args);
-      return branches.locked([address], () => sessions.require(address).flush());
-    },
-    close: (args) => {
-      const address = addressOf(args);
-      return branches.locked([address], () => sessions.close(address));
-    },
+    flush: (args) => branches.on(args, (address) => sessions.require(address).flush()),
+    close: (args) => branches.on(args, (address) => sessions.close(address)),
     shutdown: () => {
       onShutdown();
       return Promise.resolve({ sessions: sessions.size });
@@ -154,13 +166,24 @@ function listHandlers(context: HandlerContext, branches: GuardedBranches): Pick<
     }
   };
 
+  const listing = async (db: string | undefined): Promise<BranchInfo[]> => {
+    const infos = await Promise.all((await engine.store("branches", [db, { look: false }])).map(listed));
+    return infos.filter((info) => info !== undefined);
+  };
+
   return {
     status: async (args) => {
       const { db, branch } = args;
       const asked = statusAddress(args);
       const isAsked = (address: Address) =>
         (db === undefined || address.db === db) && (branch === undefined || address.branch === branch);
-      const common = { store: context.location, sqlite_version: engine.sqlite_version, pid: context.pid };
+      const common = {
+        ...(args.branches ? { branches: await listing(db), condition: await engine.store("condition", []) } : {}),
+        ...(args.ro_cache ? { ro_cache_bytes: await engine.store("roCacheBytes", []) } : {}),
+        store: context.location,
+        sqlite_version: engine.sqlite_version,
+        pid: context.pid,
+      };
       const infos = await sessions.infos(isAsked);
       if (asked === undefined) return { sessions: infos, ...common };
       // With a session, also one that is being opened, the checkout is that session's alone.
@@ -169,104 +192,152 @@ function listHandlers(context: HandlerContext, branches: GuardedBranches): Pick<
         : await branches.idleStatus(asked);
       return { sessions: infos, branch: { ...status, ...merged(status, infos[0]) }, ...common };
     },
-    branches: async ({ db }) => {
-      const infos = await engine.store("branches", [db, { look: false }]);
-      const listing = await Promise.all(infos.map(listed));
-      return { branches: listing.filter((info) => info !== undefined) };
-    },
+    branches: async ({ db }) => ({ branches: await listing(db) }),
     databases: store.databases,
     lease: store.lease,
+    undoable: store.undoable,
+    merges: store.merges,
   };
 }
 
 function readHandlers({ engine, workspace }: HandlerContext, branches: GuardedBranches): Pick<Handlers, ReadOp> {
   const store = storeOf(engine);
   return {
-    export: async (args) => {
+    export: async (args, long) => {
       refuseInside(workspace, args.path);
       await branches.flushHeads(addressOf(args));
       const write = EXPORT_SUFFIXES.map((suffix) => args.path + suffix);
-      return await storeOf(engine, { write }).export(args);
+      return await storeOf(engine, { write }).export(args, long);
     },
-    diff: async (args) => {
+    diff: async (args, long) => {
       await branches.flushHeads(parseAddress(args.a), parseAddress(args.b));
-      return await store.diff(args);
+      return await store.diff(args, long);
     },
-    verify: async (args) => {
+    "diff-rows": async (args, long) => {
+      await branches.flushHeads(parseAddress(args.a), parseAddress(args.b));
+      return await store["diff-rows"](args, long);
+    },
+    verify: async (args, long) => {
       await branches.flushHeads(addressOf(args));
-      return await store.verify(args);
+      return await store.verify(args, long);
     },
+    "verify-all": store["verify-all"],
     "checkout-at": store["checkout-at"],
   };
 }
 
 function changeHandlers(
-  { engine, sessions, gc_grace_ms }: HandlerContext,
+  { engine, sessions, gc_grace_ms, location }: HandlerContext,
   branches: GuardedBranches,
 ): Pick<Handlers, ChangeOp> {
   const store = storeOf(engine);
   return {
-    create: (args) => {
+    create: (args, long) => {
       const { from } = args;
       const read = SOURCE_SUFFIXES.map((suffix) => from + suffix);
       const { create } = from === undefined ? store : storeOf(engine, { read, write: [from] });
-      return branches.locked([addressOf(args)], () => create(args));
+      return branches.on(args, () => create(args, long));
     },
-    checkpoint: (args) => {
-      const address = addressOf(args);
-      return branches.locked([address], async () => {
+    checkpoint: (args, long) =>
+      branches.on(args, async (address) => {
         const session = sessions.live(address);
-        if (session === undefined) return await store.checkpoint(args);
+        if (session === undefined) return await store.checkpoint(args, long);
         return await session.checkpoint(args.name, args.note === undefined ? {} : { note: args.note });
-      });
-    },
-    checkout: (args) => {
-      const address = addressOf(args);
-      return branches.locked([address], async () => {
+      }),
+    checkout: (args, long) =>
+      branches.on(args, async (address) => {
         if (args.force === true) sessions.refuseLive(address, "check out anew");
         const session = sessions.live(address);
-        if (session === undefined) return await store.checkout(args);
+        if (session === undefined) return await store.checkout(args, long);
         const { durable_txid } = await session.status();
         const { checkout } = session.opened;
         return { ...address, path: checkout, txid: durable_txid, read_only: false, source: "kept" as const };
-      });
-    },
-    fork: (args) => {
+      }),
+    fork: (args, long) => {
       const source = addressOf(args);
       return branches.locked([source, { db: source.db, branch: args.new_branch }], async () => {
         if (args.at === undefined) await branches.flushLive(source);
-        return await store.fork(args);
+        return await store.fork(args, long);
       });
     },
-    compact: (args) => branches.lockedIdle(addressOf(args), "compact", () => store.compact(args)),
-    destroy: (args) => branches.lockedIdle(addressOf(args), "destroy", () => store.destroy(args)),
-    touch: (args) => branches.locked([addressOf(args)], () => store.touch(args)),
-    protect: (args) => branches.locked([addressOf(args)], () => store.protect(args)),
-    gc: (args) => store.gc({ grace_ms: gc_grace_ms, ...args }),
+    compact: (args, long) => branches.onIdle(args, "compact", () => store.compact(args, long)),
+    destroy: (args) => branches.onIdle(args, "destroy", () => store.destroy(args)),
+    repair: (args, long) => {
+      const { db, branch, from } = args;
+      // Workers reach no other.
+      if (from !== undefined && isS3Location(from) && bucketOf(from) !== bucketOf(location)) {
+        const message = "Cannot run repair: the daemon reaches no bucket but its own store's";
+        throw new TaskdError("invalid_request", message, { hint: "Run in a terminal: taskd repair --from" });
+      }
+      const { repair } = from?.startsWith("/") ? storeOf(engine, { read: [from] }) : store;
+      // Of all branches, those with a session are left out: it holds their leases.
+      if (db === undefined) return repair(args, long);
+      return branches.onIdle({ db, branch }, "repair", () => repair(args, long));
+    },
+    touch: (args) => branches.on(args, () => store.touch(args)),
+    protect: (args) => branches.on(args, () => store.protect(args)),
+    gc: (args, long) => store.gc({ grace_ms: gc_grace_ms, ...args }, long),
   };
 }
 
 function repointHandlers({ engine }: HandlerContext, branches: GuardedBranches): Pick<Handlers, RepointOp> {
   const store = storeOf(engine);
   return {
-    rollback: (args) => {
-      const address = addressOf(args);
-      const rollback = () => store.rollback(args);
-      return branches.locked([address], () => branches.repoint(address, args, "roll back", rollback));
+    rollback: (args, long) => {
+      const rollback = () => store.rollback(args, long);
+      return branches.on(args, (address) => branches.repoint(address, args, "roll back", rollback));
     },
-    promote: (args) => {
+    undo: (args, long) =>
+      branches.on(args, async (address) => {
+        const run: RunStoreMethod = (method, args) => engine.store(method, args);
+        const merge = await mergeToUndo(run, address, args.expected);
+        if (merge === undefined) {
+          return await branches.repoint(address, args, "undo an operation on", () => store.undo(args, long));
+        }
+        const wait = args.wait_ms === undefined ? {} : { wait_ms: args.wait_ms };
+        const request = { db: address.db, branch: address.branch, merge: merge.merge, ...wait };
+        return await undoneMerge(run, merge, await branches.mergesInto(address).revert(request, long));
+      }),
+    reset: async (args, long) => {
+      const address = addressOf(args);
+      const parent = await engine.store("parent", [address]);
+      const reset = () => store.reset(args, long);
+      return await branches.locked([parent, address], async () => {
+        await branches.flushLive(parent);
+        return await branches.repoint(address, args, "reset", reset);
+      });
+    },
+    promote: (args, long) => {
       const from = addressOf(args);
       const onto = { db: from.db, branch: args.onto };
       if (onto.branch === from.branch) {
         throw new TaskdError("invalid_request", 'Cannot run promote: field "onto" is the branch itself');
       }
-      const promote = () => store.promote(args);
+      const promote = () => store.promote(args, long);
       return branches.locked([from, onto], async () => {
         await branches.flushLive(from);
         return await branches.repoint(onto, args, "promote onto", promote);
       });
     },
   };
+}
+
+function mergeHandlers(branches: GuardedBranches): Pick<Handlers, MergeOp> {
+  return {
+    merge: (args, long) => {
+      const from = addressOf(args);
+      const onto = { db: from.db, branch: args.into };
+      return branches.locked([from, onto], async () => {
+        if (from.checkpoint === undefined && from.branch !== onto.branch) await branches.flushLive(from);
+        return await branches.mergesInto(onto).merge(args, long);
+      });
+    },
+    revert: (args, long) => branches.on(args, (address) => branches.mergesInto(address).revert(args, long)),
+  };
+}
+
+function bucketOf(location: string): string | undefined {
+  return isS3Location(location) ? parseS3Location(location).bucket : undefined;
 }
 
 /** The operations on the store, done by the engine, with the files outside the store that `outside` names. */

@@ -1,6 +1,7 @@
 /**
  * The janitor: on every tick it destroys expired branches, collects unreachable objects, and brings the read-only cache
- * within its budget. The three are independent: a failure is logged and counted, and the others still run.
+ * within its budget. The three are independent: a failure is logged and counted, and the others still run. Beside the
+ * ticks, because it may take long, it scrubs what is stored.
  */
 
 import type { Clock } from "../lib/clock.ts";
@@ -8,39 +9,50 @@ import { formatAddress } from "../lib/store/names.ts";
 import type { StoreEngine } from "./store_engine.ts";
 import type { DaemonLog } from "./log.ts";
 import type { JanitorPass, Metrics } from "./metrics.ts";
+import type { MoreMetrics } from "./more_metrics.ts";
 import type { Publisher } from "./publisher.ts";
 import { messageOf } from "../lib/errors.ts";
 
-/** Default of -reap-every, the contract's number. */
+/** Default of --scrub-every: what rots is found while backups of a month still have it. */
+export const DEFAULT_SCRUB_EVERY_MS = 30 * 24 * 3_600_000;
+/** For so long the time of a branch that lives for a day or longer has to be over: the wall clock may be wrong for a while. */
+const CONFIRM_MS = 3_600_000;
+/** Default of --reap-every, the contract's number. */
 export const DEFAULT_REAP_EVERY_MS = 60_000;
 
-export interface JanitorOptions {
-  engine: Pick<StoreEngine, "store">;
-  publisher: Pick<Publisher, "publish">;
-  metrics: Pick<Metrics, "janitorPassed">;
-  clock: Clock;
-  log: DaemonLog;
+export interface JanitorSchedule {
   /** Milliseconds between ticks; 0 for no janitor at all. */
   reap_every_ms: number;
   /** Milliseconds an unreachable object is kept; 0 makes it eligible on the next tick. */
   gc_grace_ms: number;
   /** Bytes of the read-only cache; 0 for no limit. */
   ro_cache_budget_bytes: number;
+  /** Milliseconds in which everything stored is read against its checksums once; 0, and absent, for never. */
+  scrub_every_ms?: number;
+}
+
+export interface JanitorOptions extends JanitorSchedule {
+  engine: Pick<StoreEngine, "store">;
+  publisher: Pick<Publisher, "publish">;
+  metrics: Pick<Metrics, "janitorPassed">;
+  more_metrics?: Pick<MoreMetrics, "scrubbed">;
+  clock: Clock;
+  log: DaemonLog;
 }
 
 export class Janitor {
   readonly #options: JanitorOptions;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
-
-  private constructor(options: JanitorOptions) {
-    this.#options = options;
-    this.#running = options.reap_every_ms === 0 ? Promise.resolve() : this.#run();
-  }
+  /** Branches of a long life whose time was over at every look since, by the monotonic clock. */
+  #due = new Map<string, number>();
 
   /** Starts it; the first tick is one interval later. */
-  static start(options: JanitorOptions): Janitor {
-    return new Janitor(options);
+  constructor(options: JanitorOptions) {
+    this.#options = options;
+    this.#running = options.reap_every_ms === 0 ? Promise.resolve() : this.#run();
+    // Not waited for at the end: closing the engine ends a slice.
+    if (options.reap_every_ms > 0 && options.scrub_every_ms) this.#scrub(options.scrub_every_ms);
   }
 
   /** Ends it; resolves after a tick that runs. */
@@ -49,15 +61,27 @@ export class Janitor {
     await this.#running;
   }
 
-  async #run(): Promise<void> {
+  /** One after each interval, until it is stopped. */
+  async *#ticks(): AsyncGenerator<void> {
     const { clock, reap_every_ms } = this.#options;
-    for (;;) {
+    while (await clock.sleep(reap_every_ms, this.#stop.signal).then(() => true, () => false)) yield;
+  }
+
+  async #run(): Promise<void> {
+    for await (const _ of this.#ticks()) await this.#tick();
+  }
+
+  async #scrub(scrub_every_ms: number): Promise<void> {
+    const { clock, engine, log, more_metrics } = this.#options;
+    for await (const _ of this.#ticks()) {
       try {
-        await clock.sleep(reap_every_ms, this.#stop.signal);
-      } catch {
-        return;
+        const result = await engine.store("scrub", [{ scrub_every_ms }]);
+        more_metrics?.scrubbed(result, clock.now());
+        for (const { where, why } of result.found) log(`janitor: scrub: ${where}: ${why}`);
+        if (result.finished) log(`janitor: scrub: everything was read; damaged=${result.damaged}`);
+      } catch (error) {
+        if (!this.#stop.signal.aborted) log(`janitor: scrub: ${messageOf(error)}`);
       }
-      await this.#tick();
     }
   }
 
@@ -77,7 +101,10 @@ export class Janitor {
 
   async #reap(pass: JanitorPass): Promise<void> {
     const { engine, publisher, log } = this.#options;
-    const { reaped, failed } = await engine.store("reapExpired", []);
+    const now_ms = this.#options.clock.monotonic();
+    const confirmed = [...this.#due].flatMap(([name, since_ms]) => now_ms - since_ms >= CONFIRM_MS ? name : []);
+    const { reaped, failed, due } = await engine.store("reapExpired", [{ confirmed }]);
+    this.#due = new Map(due.map((name) => [name, this.#due.get(name) ?? now_ms]));
     // Counted also when others failed.
     pass.reaped = reaped.length;
     for (const { db, branch, txid, ttl_seconds } of reaped) {

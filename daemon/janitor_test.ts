@@ -6,11 +6,12 @@ import { Janitor } from "./janitor.ts";
 import type { JanitorPass } from "./metrics.ts";
 
 /** A janitor that ticks every second over what a store answers; answers are called when they are asked for. */
-function start(answers: Record<string, () => unknown>) {
+function start(answers: Record<string, (options: unknown) => unknown>) {
   const clock = new VirtualClock();
   const [passes, events, log]: [JanitorPass[], string[], string[]] = [[], [], []];
-  const store = (method: string) => Promise.resolve().then(answers[method]);
-  const janitor = Janitor.start({
+  const scrubbed: number[] = [];
+  const store = (method: string, [options]: unknown[]) => Promise.resolve(options).then(answers[method]);
+  const janitor = new Janitor({
     engine: { store } as Pick<StoreEngine, "store">,
     publisher: { publish: (type, { db, branch }) => void events.push(`${type} ${db}@${branch}`) },
     metrics: { janitorPassed: (pass) => void passes.push(pass) },
@@ -19,13 +20,15 @@ function start(answers: Record<string, () => unknown>) {
     reap_every_ms: 1_000,
     gc_grace_ms: 0,
     ro_cache_budget_bytes: 0,
+    scrub_every_ms: "scrub" in answers ? 1 : 0,
+    more_metrics: { scrubbed: ({ objects }) => void scrubbed.push(objects) },
   });
-  return { janitor, clock, passes, events, log };
+  return { janitor, clock, passes, events, log, scrubbed };
 }
 
 const GC = { tombstoned: 1, deleted: 2, backlog: 3 };
 const QUIET = {
-  reapExpired: () => ({ reaped: [], failed: [] }),
+  reapExpired: () => ({ reaped: [], failed: [], due: [] }),
   collectGarbage: () => GC,
   enforceRoCacheBudget: () => ({ bytes: 0, evicted: [] }),
 };
@@ -33,7 +36,7 @@ const QUIET = {
 Deno.test("a branch that cannot be destroyed makes the tick an error; the others count and are logged", async () => {
   const reaped = [{ db: "app", branch: "gone", txid: 1, ttl_seconds: 1 }];
   const failed = [{ db: "app", branch: "stuck", error: "no" }];
-  const { janitor, clock, passes, events, log } = start({ ...QUIET, reapExpired: () => ({ reaped, failed }) });
+  const { janitor, clock, passes, events, log } = start({ ...QUIET, reapExpired: () => ({ reaped, failed, due: [] }) });
   clock.advance(1_000);
   await clock.sleeper(1_000);
   assertEquals(passes, [
@@ -42,6 +45,26 @@ Deno.test("a branch that cannot be destroyed makes the tick an error; the others
   assertEquals(events, ["reaped app@gone"]);
   assertEquals(log.filter((line) => line.includes("app@stuck")), ["janitor: reap: app@stuck: no"]);
   await janitor.stop();
+});
+
+Deno.test("a branch of a long life is reaped when its time was over at each look for an hour", async () => {
+  const asked: string[][] = [];
+  // At the second look, which a clock that was put right comes before, it is not over any more.
+  const due = [["app@kept"], [], ["app@kept"]];
+  const { janitor, clock } = start({
+    ...QUIET,
+    reapExpired: (options) => {
+      asked.push((options as { confirmed: string[] }).confirmed);
+      return { reaped: [], failed: [], due: due.length > 1 ? due.shift() : due[0] };
+    },
+  });
+  for (let tick = 0; tick < 3_605; tick++) {
+    clock.advance(1_000);
+    await clock.sleeper(1_000);
+  }
+  await janitor.stop();
+  assertEquals(asked.findIndex((names) => names.length > 0), 3_602);
+  assertEquals(asked.at(-1), ["app@kept"]);
 });
 
 Deno.test("a janitor that is stopped during a tick has stopped when the tick is over", async () => {
@@ -55,4 +78,20 @@ Deno.test("a janitor that is stopped during a tick has stopped when the tick is 
   gate.resolve(GC);
   await stopping;
   assertEquals([passes.length, clock.sleepers], [1, 0]);
+});
+
+Deno.test("scrubbing reports what it finds, beside the ticks, and does not hold up the end", async () => {
+  const slices = [
+    { objects: 2, bytes: 9, found: [{ where: "data/x", why: "it is damaged" }], damaged: 1, finished: true },
+    { objects: 0, bytes: 0, found: [], damaged: 1, finished: false },
+  ];
+  const never = Promise.withResolvers<never>();
+  const { janitor, clock, log, scrubbed } = start({ ...QUIET, scrub: () => slices.shift() ?? never.promise });
+  for (let tick = 0; tick < 3; tick++) {
+    clock.advance(1_000);
+    await clock.sleeper(1_000);
+  }
+  assertEquals(log, ["janitor: scrub: data/x: it is damaged", "janitor: scrub: everything was read; damaged=1"]);
+  assertEquals(scrubbed, [2, 0]);
+  await janitor.stop();
 });

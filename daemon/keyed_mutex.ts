@@ -1,6 +1,5 @@
 /**
- * One lock for each branch, so that no two operations of the daemon touch a
- * branch's ref or checkout at the same time.
+ * One lock for each branch, so that no two operations of the daemon touch a branch's ref or checkout at the same time.
  */
 
 /**

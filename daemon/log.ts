@@ -1,6 +1,4 @@
-/**
- * The daemon's log: one entry for each thing that happened, for a person and for grep.
- */
+/** The daemon's log: one entry for each thing that happened, for a person and for grep. */
 
 /** Takes one entry; never throws. */
 export type DaemonLog = (entry: string) => void;

@@ -22,20 +22,25 @@ export interface JanitorPass {
   ro_cache?: { bytes: number; evicted: number };
 }
 
-/** Registers every family. The order is that of exposition: the order of the contract's table. */
-function registerFamilies(registry: Registry) {
+/** Makes families of a registry; the order of the calls is that of exposition. */
+export function familiesOf(registry: Registry) {
   const family = <L extends string>(name: string, help: string, labelNames: L[]) => ({
     name: `bstore_${name}`,
     help,
     labelNames,
     registers: [registry],
   });
-  const gauge = <L extends string>(name: string, help: string, ...labels: L[]) =>
-    new Gauge<L>(family(name, help, labels));
-  const counter = <L extends string>(name: string, help: string, ...labels: L[]) =>
-    new Counter<L>(family(name, help, labels));
-  const histogram = (name: string, help: string) =>
-    new Histogram({ ...family(name, help, []), buckets: BUCKETS_SECONDS });
+  return {
+    gauge: <L extends string>(name: string, help: string, ...labels: L[]) => new Gauge<L>(family(name, help, labels)),
+    counter: <L extends string>(name: string, help: string, ...labels: L[]) =>
+      new Counter<L>(family(name, help, labels)),
+    histogram: (name: string, help: string) => new Histogram({ ...family(name, help, []), buckets: BUCKETS_SECONDS }),
+  };
+}
+
+/** Registers every family, in the order of the contract's table. */
+function registerFamilies(registry: Registry) {
+  const { gauge, counter, histogram } = familiesOf(registry);
   return {
     build_info: gauge("build_info", "Always 1; the label is the running build.", "version"),
     sessions_open: gauge("sessions_open", "Sessions currently open."),
@@ -92,7 +97,6 @@ export class Metrics {
     }
   }
 
-  /** Type of {@linkcode render}'s text. */
   get content_type(): string {
     return this.#registry.contentType;
   }
@@ -110,12 +114,8 @@ export class Metrics {
     this.#families.fork_duration.observe(seconds);
   }
 
-  rolledBack(mode: StorageMode): void {
-    this.#families.rollback.inc({ mode });
-  }
-
-  promoted(mode: StorageMode): void {
-    this.#families.promote.inc({ mode });
+  repointed(how: "rollback" | "promote", mode: StorageMode): void {
+    this.#families[how].inc({ mode });
   }
 
   /** Counts a checkpoint of a branch without a session. */

@@ -4,6 +4,7 @@ import { VirtualClock } from "../tests/support/clock.ts";
 import { counted } from "./counted_handlers.ts";
 import type { Handlers } from "./dispatch.ts";
 import { BUCKETS_SECONDS, Metrics } from "./metrics.ts";
+import { MoreMetrics } from "./more_metrics.ts";
 
 /** The 21 names of the contract's table, in its order. */
 const FAMILIES = [
@@ -108,8 +109,8 @@ Deno.test("each event moves the metric that the contract names", async () => {
   metrics.sessionEvent({ type: "flush_failed", detail: failed });
   metrics.sessionEvent({ type: "session_closed", detail: {} });
   metrics.forked({ path: "slow", mode: "materialized" }, 1);
-  metrics.rolledBack("shared");
-  metrics.promoted("materialized");
+  metrics.repointed("rollback", "shared");
+  metrics.repointed("promote", "materialized");
   metrics.janitorPassed({
     result: "ok",
     reaped: 2,
@@ -162,6 +163,8 @@ Deno.test("forks and checkpoints are timed from request to answer; those that fa
   };
   const { fork, checkpoint } = counted(handlers as Handlers, {
     metrics,
+    more_metrics: new MoreMetrics(),
+    publisher: { publish: () => {} },
     clock,
     isLive: ({ branch }) => branch === "live",
   });

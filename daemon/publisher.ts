@@ -1,23 +1,24 @@
 /**
  * The one ordered source of events, for every transport.
  *
- * An event is encoded once and every subscriber sees the same bytes in the same
- * order. Publishing never waits: a subscriber has a buffer of {@linkcode SUBSCRIBER_BUFFER_EVENTS};
- * when a publish finds it full the subscriber is removed, gets what was buffered and
- * then exactly one `dropped_slow_consumer`, and its stream is closed. A write that
- * makes no progress within the deadline ends the stream too.
+ * An event is encoded once and every subscriber sees the same bytes in the same order; events of the further types go
+ * only to those that ask for them. Publishing never waits: a subscriber whose buffer is full is removed, gets what was
+ * buffered and then exactly one `dropped_slow_consumer`, and its stream is closed. A write that makes no progress within
+ * the deadline ends the stream too.
  */
 
 import type { Clock } from "../lib/clock.ts";
 import { withDeadline } from "../lib/deadline.ts";
-import { encodeEvent } from "../lib/protocol/events.ts";
-import type { EventDetails, EventType } from "../lib/protocol/messages.ts";
+import { encodeEvent, MORE_EVENT_TYPES } from "../lib/protocol/events.ts";
+import type { AnyEventType, EventDetails, MoreEventDetails } from "../lib/protocol/messages.ts";
 
 /** Deadline of each write to a client, re-armed for every write; the contract's number. */
 export const WRITE_DEADLINE_MS = 45_000;
 
 /** Events buffered for each subscriber; the contract's number. */
 export const SUBSCRIBER_BUFFER_EVENTS = 64;
+
+const MORE: ReadonlySet<AnyEventType> = new Set(MORE_EVENT_TYPES);
 
 /** Where a subscriber's events go: a socket connection, or the body of an HTTP response. */
 export interface EventSink {
@@ -36,9 +37,9 @@ export interface Subscription {
 }
 
 class Subscriber implements Subscription {
+  readonly more: boolean;
   readonly #sink: EventSink;
-  readonly #clock: Clock;
-  readonly #deadline_ms: number;
+  readonly #limits: { clock: Clock; deadline_ms: number };
   readonly #queue: Uint8Array[] = [];
   readonly #done = Promise.withResolvers<void>();
   #wake = Promise.withResolvers<void>();
@@ -46,10 +47,10 @@ class Subscriber implements Subscription {
   #last = false;
   #closed = false;
 
-  constructor(sink: EventSink, clock: Clock, deadline_ms: number) {
+  constructor(sink: EventSink, more: boolean, limits: { clock: Clock; deadline_ms: number }) {
+    this.more = more;
     this.#sink = sink;
-    this.#clock = clock;
-    this.#deadline_ms = deadline_ms;
+    this.#limits = limits;
   }
 
   get done(): Promise<void> {
@@ -90,7 +91,8 @@ class Subscriber implements Subscription {
   async #pump(): Promise<void> {
     while (!this.#closed) {
       const line = this.#queue.shift();
-      if (line !== undefined) await withDeadline(this.#sink.write(line), this.#clock, this.#deadline_ms);
+      const { clock, deadline_ms } = this.#limits;
+      if (line !== undefined) await withDeadline(this.#sink.write(line), clock, deadline_ms);
       else if (this.#last) return;
       else {
         this.#wake = Promise.withResolvers();
@@ -120,18 +122,27 @@ export class Publisher {
     return this.#subscribers.size;
   }
 
-  /** Registers a subscriber: it gets every event published from now on, once it is started. */
-  subscribe(sink: EventSink): Subscription {
-    const subscriber = new Subscriber(sink, this.#clock, this.#deadline_ms);
+  /**
+   * Registers a subscriber: it gets every event published from now on, once it is started; with `more` those of the
+   * further types, too.
+   */
+  subscribe(sink: EventSink, { more = false }: { more?: boolean } = {}): Subscription {
+    const subscriber = new Subscriber(sink, more, { clock: this.#clock, deadline_ms: this.#deadline_ms });
     this.#subscribers.add(subscriber);
     subscriber.done.then(() => this.#subscribers.delete(subscriber));
     return subscriber;
   }
 
   /** Publishes one event. Never waits and never throws for a subscriber's sake. */
-  publish<T extends EventType>(type: T, about: { db: string; branch: string }, detail: EventDetails[T]): void {
+  publish<T extends AnyEventType>(
+    type: T,
+    about: { db: string; branch: string },
+    detail: (EventDetails & MoreEventDetails)[T],
+  ): void {
     const line = encodeEvent(type, about, detail, this.#clock.now());
+    const further = MORE.has(type);
     for (const subscriber of this.#subscribers) {
+      if (further && !subscriber.more) continue;
       if (!subscriber.offer(line)) this.#drop(subscriber);
     }
   }

@@ -3,7 +3,7 @@ import fc from "../tests/packages/fast_check.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type EventSink, Publisher, SUBSCRIBER_BUFFER_EVENTS, WRITE_DEADLINE_MS } from "./publisher.ts";
 
-/** Time that moves only when told to. */
+/** Time that moves only when a test moves it. */
 class VirtualClock implements Clock {
   #now_ms = 0;
   #sleepers: { at_ms: number; wake: () => void }[] = [];
@@ -29,7 +29,7 @@ class VirtualClock implements Clock {
   }
 }
 
-/** A reader that takes an event only when told to. */
+/** A reader that takes an event only when a test asks for it. */
 class StagedSink implements EventSink {
   readonly seen: { type: string; db: string; branch: string; detail: { txid?: number } }[] = [];
   closed = 0;

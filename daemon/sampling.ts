@@ -3,7 +3,7 @@
  * so a profiler of its own; a profile of the daemon combines them.
  */
 
-import { Session } from "node:inspector";
+import { type Profiler, type Runtime, Session } from "node:inspector";
 
 /** Between two samples of a CPU profile: 100 a second, as Go takes them. */
 export const SAMPLING_INTERVAL_US = 10_000;
@@ -13,41 +13,21 @@ export const HEAP_SAMPLING_BYTES = 32 << 10;
 /** What is sampled: where time goes, or what is allocated and still live. */
 export type SamplingKind = "cpu" | "heap";
 
-export interface CallFrame {
-  functionName: string;
-  url: string;
-  /** From 0. */
-  lineNumber: number;
+/** `HeapProfiler.SamplingHeapProfile` of the inspector protocol, with what the runtime's own type leaves out. */
+interface HeapProfile {
+  head: HeapNode;
+  samples: { size: number; nodeId: number }[];
 }
 
-/** `Profiler.Profile` of the inspector protocol. */
-export interface CpuProfile {
-  nodes: { id: number; callFrame: CallFrame; children?: number[] }[];
-  /** Microseconds. */
-  startTime: number;
-  endTime: number;
-  /** Ids of nodes. */
-  samples: number[];
-  /** Microseconds. */
-  timeDeltas: number[];
-}
-
-/** A node of {@linkcode HeapProfile}. */
 export interface HeapNode {
-  callFrame: CallFrame;
+  callFrame: Runtime.CallFrame;
   /** Bytes. */
   selfSize: number;
   id: number;
   children: HeapNode[];
 }
 
-/** `HeapProfiler.SamplingHeapProfile` of the inspector protocol. */
-export interface HeapProfile {
-  head: HeapNode;
-  samples: { size: number; nodeId: number }[];
-}
-
-export type ProfileOf<K extends SamplingKind> = K extends "cpu" ? CpuProfile : HeapProfile;
+export type ProfileOf<K extends SamplingKind> = K extends "cpu" ? Profiler.Profile : HeapProfile;
 
 export interface ThreadProfile<K extends SamplingKind = SamplingKind> {
   /** `main`, `sessions-1`, `work-1`. */

@@ -11,35 +11,45 @@ import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/
 import { TaskdError } from "../lib/errors.ts";
 import { fileError } from "../lib/fs.ts";
 import { type HttpAddress, parseHttpAddress } from "../lib/http/address.ts";
-import type { HttpTimeouts } from "../lib/http/guard.ts";
+import { connectionLimits } from "../lib/descriptors.ts";
+import { DESCRIPTORS_OF_CONNECTION } from "../lib/http/connection_server.ts";
+import { type HttpTimeouts, MAX_HTTP_CONNECTIONS } from "../lib/http/guard.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import { acquireDaemonLock } from "../lib/store/daemon_lock.ts";
 import { DEFAULT_GC_GRACE_MS } from "../lib/store/gc.ts";
 import { type S3StoreOptions, storeDirectory } from "../lib/store/open.ts";
 import { isS3Location } from "../lib/store/s3_location.ts";
-import { bindSocket } from "../lib/unix_socket.ts";
+import { bindSocket, type BoundSocket } from "../lib/unix_socket.ts";
 import { VERSION } from "../lib/version.ts";
-import { Connections } from "./connections.ts";
+import { Connections, MAX_CONNECTIONS } from "./connections.ts";
 import { Dispatcher } from "./dispatch.ts";
 import { counted } from "./counted_handlers.ts";
 import { createHandlers } from "./handlers.ts";
 import { BearerToken } from "./http/auth.ts";
 import type { HttpOptions, HttpServer } from "./http/server.ts";
 import { KeyedMutex } from "./keyed_mutex.ts";
-import { DEFAULT_REAP_EVERY_MS, Janitor } from "./janitor.ts";
+import { DEFAULT_REAP_EVERY_MS, DEFAULT_SCRUB_EVERY_MS, Janitor, type JanitorSchedule } from "./janitor.ts";
 import { type DaemonLog, oneLineLog } from "./log.ts";
 import { Metrics } from "./metrics.ts";
+import { MoreMetrics } from "./more_metrics.ts";
 import { WorkerPool, type WorkerPoolOptions } from "./worker_pool.ts";
 import { Publisher } from "./publisher.ts";
 import { Sessions } from "./sessions.ts";
 import { drainDaemon, type UnclosedSession } from "./shutdown.ts";
 
-/** Default of -flush-every, the contract's number. */
+/** Default of --flush-every, the contract's number. */
 export const DEFAULT_FLUSH_EVERY_MS = 30_000;
-/** Default of -snapshot-every, the contract's number. */
+/** Default of --snapshot-every, the contract's number. */
 export const DEFAULT_SNAPSHOT_EVERY = 16;
 
-export interface ServeOptions {
+/** A quarter stays the socket's, whatever comes over HTTP. */
+const CONNECTION_USES = {
+  socket: { most: MAX_CONNECTIONS, descriptors: 1, share: 0.25 },
+  http: { most: MAX_HTTP_CONNECTIONS, descriptors: DESCRIPTORS_OF_CONNECTION, share: 0.75 },
+};
+
+/** What is left out of the janitor's has its default, {@linkcode DEFAULT_GC_GRACE_MS} among them. */
+export interface ServeOptions extends Partial<JanitorSchedule> {
   /** Location of the store: a directory, a file:// URL or s3://bucket/prefix. */
   store: string;
   /** Directory of checkouts, caches and locks; a store in a directory is its own. */
@@ -48,16 +58,14 @@ export interface ServeOptions {
   s3?: { options: S3StoreOptions; access: S3Access };
   /** Absolute path of the unix socket. */
   socket: string;
+  /** Name of this host, named where a lease is refused. */
+  host?: string | undefined;
+  /** Descriptors that the process may have open: they bound its connections. */
+  open_files?: number | undefined;
   /** Milliseconds between timer flushes; 0 turns them off. {@linkcode DEFAULT_FLUSH_EVERY_MS} when absent. */
   flush_every_ms?: number;
   /** Segments past the last snapshot before a flush writes a snapshot, >= 1. {@linkcode DEFAULT_SNAPSHOT_EVERY} when absent. */
   snapshot_every?: number;
-  /** Milliseconds between ticks of the janitor; 0 turns it off. {@linkcode DEFAULT_REAP_EVERY_MS} when absent. */
-  reap_every_ms?: number;
-  /** Milliseconds an unreachable object is kept. {@linkcode DEFAULT_GC_GRACE_MS} when absent. */
-  gc_grace_ms?: number;
-  /** Bytes that the read-only cache may have; 0, and absent, for no limit. */
-  ro_cache_budget_bytes?: number;
   /** The HTTP listener; none when absent. */
   http?: HttpListenOptions;
   /** Worker threads, >= 2. */
@@ -118,16 +126,9 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const socket = await bindSocket(options.socket);
   cleanup.defer(() => void socket.close());
   lock.update({ socket: options.socket });
-  const publisher = new Publisher({ clock, write_deadline_ms });
-  const metrics = new Metrics(VERSION);
-  const engine = await startEngine(options, {
-    clock,
-    log,
-    onEvent: (address, event) => {
-      metrics.sessionEvent(event);
-      publish(publisher, log, address, event);
-    },
-  });
+  const reports = makeReports(options, { clock, log });
+  const { publisher, metrics } = reports;
+  const engine = await startEngine(options, { clock, log, onEvent: reports.onEvent });
   cleanup.defer(() => engine.close());
 
   const sessions = new Sessions(engine);
@@ -137,22 +138,31 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const about = { location: store, workspace, pid: Deno.pid };
   const handlers = createHandlers({ engine, sessions, locks, ...about, gc_grace_ms, onShutdown });
   const isLive = (address: Address) => sessions.live(address) !== undefined;
-  const dispatcher = new Dispatcher(counted(handlers, { metrics, clock, isLive }), log);
+  const dispatcher = new Dispatcher(counted(handlers, { ...reports, clock, isLive }), log);
+  const limits = connectionLimits(options.open_files, CONNECTION_USES);
   const http = listener && await startHttp(listener, {
+    ...reports,
     dispatcher,
-    publisher,
-    metrics,
     sessions: () => sessions.infos(() => true),
     sessionCount: () => sessions.openCount,
     threads: engine,
+    socket: options.socket,
+    max_connections: limits.http,
     clock,
     random,
     log,
     timeouts: options.http?.timeouts,
   });
   if (http) cleanup.defer(() => http.close());
-  const connections = new Connections({ dispatcher, publisher, clock, log, write_deadline_ms });
-  const janitor = Janitor.start({
+  const connections = new Connections({
+    dispatcher,
+    publisher,
+    clock,
+    log,
+    write_deadline_ms,
+    max_connections: limits.socket,
+  });
+  const janitor = new Janitor({
     engine,
     publisher,
     metrics,
@@ -161,6 +171,8 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     reap_every_ms: options.reap_every_ms ?? DEFAULT_REAP_EVERY_MS,
     gc_grace_ms,
     ro_cache_budget_bytes: options.ro_cache_budget_bytes ?? 0,
+    scrub_every_ms: options.scrub_every_ms ?? DEFAULT_SCRUB_EVERY_MS,
+    more_metrics: reports.more_metrics,
   });
   options.signal?.addEventListener("abort", onShutdown, { once: true });
   if (options.signal?.aborted) onShutdown();
@@ -168,14 +180,8 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   log(`serving ${store} on ${options.socket}`);
 
   const resources = cleanup.move();
-  const finished = stopped.promise.then(async () => {
-    await using _resources = resources;
-    const unclosed = await drainDaemon({ sessions, locks, dispatcher, publisher, janitor, http, clock, log });
-    connections.close();
-    if (socket.close()) await accepting;
-    log(`stopped: unclosed=${unclosed.length}`);
-    return unclosed;
-  });
+  const draining = { sessions, locks, dispatcher, publisher, janitor, http, clock, log };
+  const finished = stopped.promise.then(() => stop(resources, draining, { connections, socket, accepting }));
   return {
     store,
     socket: options.socket,
@@ -186,6 +192,36 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
       return finished;
     },
   };
+}
+
+/** Makes what hears of the sessions: subscribers and metrics; the log is there already. */
+function makeReports(
+  { write_deadline_ms }: ServeOptions,
+  { clock, log }: Pick<WorkerPoolOptions, "clock" | "log">,
+): { publisher: Publisher; metrics: Metrics; more_metrics: MoreMetrics; onEvent: WorkerPoolOptions["onEvent"] } {
+  const publisher = new Publisher({ clock, write_deadline_ms });
+  const metrics = new Metrics(VERSION);
+  const more_metrics = new MoreMetrics();
+  const onEvent: WorkerPoolOptions["onEvent"] = (address, event) => {
+    metrics.sessionEvent(event);
+    more_metrics.sessionEvent(event);
+    publish(publisher, log, address, event);
+  };
+  return { publisher, metrics, more_metrics, onEvent };
+}
+
+/** Flushes and closes every session, ends the connections, and gives back what the daemon holds. */
+async function stop(
+  resources: AsyncDisposableStack,
+  draining: Parameters<typeof drainDaemon>[0],
+  { connections, socket, accepting }: { connections: Connections; socket: BoundSocket; accepting: Promise<void> },
+): Promise<UnclosedSession[]> {
+  await using _resources = resources;
+  const unclosed = await drainDaemon(draining);
+  connections.close();
+  if (socket.close()) await accepting;
+  draining.log(`stopped: unclosed=${unclosed.length}`);
+  return unclosed;
 }
 
 function checkListener(options: HttpListenOptions, random: RandomBytes): { address: HttpAddress; token: BearerToken } {
@@ -215,12 +251,14 @@ function startEngine(
   options: ServeOptions,
   parts: Pick<WorkerPoolOptions, "clock" | "log" | "onEvent">,
 ): Promise<WorkerPool> {
-  const { s3, workers, flush_every_ms = DEFAULT_FLUSH_EVERY_MS, snapshot_every = DEFAULT_SNAPSHOT_EVERY } = options;
+  const { s3, workers, host, flush_every_ms = DEFAULT_FLUSH_EVERY_MS, snapshot_every = DEFAULT_SNAPSHOT_EVERY } =
+    options;
   const place = placeOf(options);
   return WorkerPool.start({
     ...parts,
-    setup: { ...place, flush_every_ms, snapshot_every, ...(s3 === undefined ? {} : { s3: s3.options }) },
-    directories: directoriesOf(place.workspace),
+    setup: { ...place, host, flush_every_ms, snapshot_every, ...(s3 === undefined ? {} : { s3: s3.options }) },
+    // As it is spelled and as it really is: a permission must cover both.
+    directories: [...new Set([place.workspace, Deno.realPathSync(place.workspace)])],
     s3_access: s3?.access,
     workers,
     profiled: options.http !== undefined,
@@ -228,11 +266,12 @@ function startEngine(
 }
 
 const NUMBERS = [
-  { field: "flush_every_ms", shown: (value: number) => `-flush-every ${value} ms`, least: 0 },
-  { field: "snapshot_every", shown: (value: number) => `-snapshot-every ${value}`, least: 1, whole: true },
-  { field: "reap_every_ms", shown: (value: number) => `-reap-every ${value} ms`, least: 0 },
-  { field: "gc_grace_ms", shown: (value: number) => `-gc-grace ${value} ms`, least: 0 },
-  { field: "ro_cache_budget_bytes", shown: (value: number) => `-ro-cache-budget ${value}`, least: 0, whole: true },
+  { field: "flush_every_ms", shown: (value: number) => `--flush-every ${value} ms`, least: 0 },
+  { field: "snapshot_every", shown: (value: number) => `--snapshot-every ${value}`, least: 1, whole: true },
+  { field: "reap_every_ms", shown: (value: number) => `--reap-every ${value} ms`, least: 0 },
+  { field: "gc_grace_ms", shown: (value: number) => `--gc-grace ${value} ms`, least: 0 },
+  { field: "ro_cache_budget_bytes", shown: (value: number) => `--ro-cache-budget ${value}`, least: 0, whole: true },
+  { field: "scrub_every_ms", shown: (value: number) => `--scrub-every ${value} ms`, least: 0 },
   { field: "workers", shown: (value: number) => `${value} workers`, least: 2, whole: true },
 ] as const satisfies { field: keyof ServeOptions; shown: (value: number) => string; least: number; whole?: boolean }[];
 
@@ -267,12 +306,8 @@ async function makeDirectory(workspace: string): Promise<void> {
   }
 }
 
-/** The workspace as it is spelled and as it really is: a permission must cover both. */
-function directoriesOf(workspace: string): string[] {
-  return [...new Set([workspace, Deno.realPathSync(workspace)])];
-}
-
 function publish(publisher: Publisher, log: DaemonLog, address: Address, event: SessionEvent): void {
+  if (event.detail === null) return;
   publisher.publish(event.type, address, event.detail);
   // Timer flushes are routine: on a busy daemon they would bury everything else.
   if (event.type !== "flushed") log(`${event.type}: ${formatAddress(address)} ${JSON.stringify(event.detail)}`);

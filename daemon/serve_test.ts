@@ -3,7 +3,7 @@ import { join } from "@std/path/join";
 import { TaskdError } from "../lib/errors.ts";
 import { serve } from "./serve.ts";
 
-Deno.test("serve() refuses every number that is none it can serve with, and changes nothing", async () => {
+Deno.test("serve() refuses every number that it cannot serve with, and changes nothing", async () => {
   const directory = await Deno.makeTempDir();
   const refused = {
     flush_every_ms: [NaN, Infinity, -1],

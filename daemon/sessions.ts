@@ -4,12 +4,15 @@
  * Callers of methods that change a branch hold the branch's lock (keyed_mutex.ts).
  */
 
-import { hasCode, messageOf, TaskdError } from "../lib/errors.ts";
+import { asKnownError, hasCode, messageOf, TaskdError } from "../lib/errors.ts";
 import type { CloseAnswer, OpenAnswer, SessionInfo } from "../lib/protocol/messages.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import type { EngineSession, StoreEngine } from "./store_engine.ts";
 
 type Entry = { address: Address; session: EngineSession | "pending" };
+
+/** What can close a session and open it again by itself. */
+const REOPENING: ReadonlySet<string> = new Set(["roll back", "promote onto", "reset", "undo an operation on"]);
 
 export class Sessions {
   readonly #engine: StoreEngine;
@@ -70,8 +73,12 @@ export class Sessions {
       });
     }
     const { holder } = entry.session.opened;
+    const reopen = REOPENING.has(attempted) ? ", or add --reopen" : "";
+    const hint = attempted === "open"
+      ? `taskd path ${text} prints its file`
+      : `Close it first: taskd session close ${text}${reopen}`;
     throw new TaskdError("lease_held", `Cannot ${attempted} ${text}: this daemon's session ${holder} holds it`, {
-      hint: `Close it first: taskd session close ${text}`,
+      hint,
     });
   }
 
@@ -161,14 +168,13 @@ async function infoOf({ address: { db, branch }, session }: Entry): Promise<Sess
   try {
     return await session.status();
   } catch (error) {
-    if (session.lost !== undefined) {
-      const { checkout, epoch, holder } = session.opened;
-      const { code, message } = session.lost;
-      return { db, branch, checkout, epoch, holder, state: "error", error: { code, message } };
-    }
     // It was closed while it was asked.
-    if (hasCode(error, "no_session")) return undefined;
-    throw error;
+    if (session.lost === undefined && hasCode(error, "no_session")) return undefined;
+    // What one session cannot answer keeps no other's answer back.
+    const { code, message } = session.lost ?? asKnownError(error) ??
+      { code: "internal" as const, message: messageOf(error) };
+    const { checkout, epoch, holder } = session.opened;
+    return { db, branch, checkout, epoch, holder, state: "error", error: { code, message } };
   }
 }
 

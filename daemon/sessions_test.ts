@@ -7,7 +7,7 @@ import { Sessions } from "./sessions.ts";
 const ADDRESS = { db: "app", branch: "main" };
 const ANYWHERE = () => true;
 
-/** An engine whose sessions do as they are told. */
+/** An engine whose sessions do what a test says. */
 class StagedEngine implements StoreEngine {
   readonly sqlite_version = "3.0.0";
   /** What happens next; each is used once, then all goes well. */
@@ -15,6 +15,8 @@ class StagedEngine implements StoreEngine {
   /** What status says of every session. */
   error: SessionStatus["error"];
   opens = 0;
+  /** Branches whose session cannot say how it is. */
+  mute = new Set<number>();
 
   store(): Promise<never> {
     return Promise.reject(new Error("not staged"));
@@ -43,7 +45,9 @@ class StagedEngine implements StoreEngine {
         return { txid: 1, kind: "none", pages: 0, bytes: 0 };
       },
       checkpoint: () => Promise.reject(new Error("not staged")),
-      status: () => Promise.resolve(status()),
+      merge: () => Promise.reject(new Error("not staged")),
+      revert: () => Promise.reject(new Error("not staged")),
+      status: () => this.mute.has(epoch) ? Promise.reject(new Error("Input/output error")) : Promise.resolve(status()),
       close: async () => {
         await this.#take("close");
         return 1;
@@ -156,4 +160,13 @@ Deno.test("closedFor() refuses a failed session, whose unflushed commits would b
     "session_failed",
   );
   assertEquals(sessions.size, 1);
+});
+
+Deno.test("a session that cannot say how it is keeps no other's answer back", async () => {
+  const engine = new StagedEngine();
+  const sessions = new Sessions(engine);
+  await sessions.open(ADDRESS);
+  await sessions.open({ db: "app", branch: "side" });
+  engine.mute.add(1);
+  assertEquals((await sessions.infos(ANYWHERE)).map(({ state }) => state).sort(), ["active", "error"]);
 });

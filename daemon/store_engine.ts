@@ -6,33 +6,25 @@
 import type { CaptureSession, SessionEvent } from "../lib/capture/session.ts";
 import type { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
-import type { StoreAnswer, StoreArgs, StoreMethod } from "../lib/protocol/store_operations.ts";
+import type { MergeMethods, StoreAnswer, StoreArgs, StoreMethod } from "../lib/protocol/store_operations.ts";
 import type { Address, Txid } from "../lib/store/names.ts";
 import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
 
-/** The methods of a store, and whether each may take long. */
-export const STORE_METHODS = {
-  create: "long",
-  checkout: "long",
-  checkpoint: "long",
-  fork: "short",
-  rollback: "long",
-  promote: "long",
-  compact: "long",
-  destroy: "short",
-  touch: "short",
-  protect: "short",
-  export: "long",
-  diff: "long",
-  verify: "long",
-  status: "long",
-  branches: "long",
-  databases: "short",
-  lease: "short",
-  collectGarbage: "long",
-  reapExpired: "short",
-  enforceRoCacheBudget: "short",
-} as const satisfies Record<StoreMethod, "short" | "long">;
+/** The methods of a store that never take long; any other may. */
+export const SHORT_METHODS: ReadonlySet<StoreMethod> = new Set<StoreMethod>([
+  "fork",
+  "undoable",
+  "merges",
+  "parent",
+  "touch",
+  "protect",
+  "condition",
+  "databases",
+  "lease",
+  "reapExpired",
+  "enforceRoCacheBudget",
+  "roCacheBytes",
+]);
 
 /** Files outside the store that one call may use. */
 export interface OutsidePaths {
@@ -49,21 +41,24 @@ export interface EngineSession {
   /** A flush for the sake of another operation; see CaptureSession.flushPending. */
   flushPending(): Promise<FlushResult>;
   checkpoint(name: string, options: { note?: string }): Promise<CheckpointResult>;
+  merge: MergeMethods["merge"];
+  revert: MergeMethods["revert"];
   status(): Promise<SessionStatus>;
   /** Flushes and closes; resolves with the durable transaction. It is closed whether it resolves or rejects. */
   close(): Promise<Txid>;
 }
 
 /** The methods of a session that cross to its worker. */
-export type SessionMethod = "flush" | "flushPending" | "checkpoint" | "status" | "close";
-export type SessionArgs<M extends SessionMethod> = Parameters<CaptureSession[M]>;
-export type SessionAnswer<M extends SessionMethod> = M extends "close" ? Txid : Awaited<ReturnType<CaptureSession[M]>>;
+export type SessionMethod = "flush" | "flushPending" | "checkpoint" | "merge" | "revert" | "status" | "close";
+type Methods = CaptureSession & MergeMethods;
+export type SessionArgs<M extends SessionMethod> = Parameters<Methods[M]>;
+export type SessionAnswer<M extends SessionMethod> = M extends "close" ? Txid : Awaited<ReturnType<Methods[M]>>;
 
 export type OnSessionEvent = (address: Address, event: SessionEvent) => void;
 
 export interface StoreEngine {
   readonly sqlite_version: string;
-  /** Runs a method of the store with what can cross to a worker: neither callbacks nor signals. */
+  /** Runs a method of the store; the callback and the signal of {@linkcode LongOptions} are its last argument's. */
   store<M extends StoreMethod>(method: M, args: StoreArgs<M>, outside?: OutsidePaths): Promise<StoreAnswer<M>>;
   openSession(address: Address): Promise<EngineSession>;
   /** Ends all workers. Sessions that are open are left as a crash would leave them. */

@@ -1,17 +1,16 @@
 /**
- * A worker of the daemon: it opens the store, runs operations on it and hosts
- * sessions. All access to SQLite and to checkouts happens in such workers, in one
- * process, so that SQLite's own locks hold between them.
+ * A worker of the daemon: it opens the store, runs operations on it and hosts sessions. All access to SQLite and to
+ * checkouts happens in such workers, in one process, so that SQLite's own locks hold between them.
  */
 
+import { mergeUnder, revertUnder } from "../lib/capture/merge.ts";
 import { CaptureSession } from "../lib/capture/session.ts";
 import { TaskdError } from "../lib/errors.ts";
-import type { StoreMethod } from "../lib/protocol/store_operations.ts";
 import { sqliteVersion } from "../lib/sqlite/connection.ts";
+import { runStoreMethod } from "../lib/protocol/store_operations.ts";
 import { formatAddress } from "../lib/store/names.ts";
 import { openStore } from "../lib/store/open.ts";
 import type { Store } from "../lib/store/store.ts";
-import type { SessionMethod } from "./store_engine.ts";
 import { packError, type Work, type WorkerCall, type WorkerReply, type WorkerSetup } from "./worker_messages.ts";
 
 interface WorkerScope {
@@ -31,34 +30,42 @@ class Host {
   }
 
   static async setUp(setup: WorkerSetup): Promise<Host> {
-    const { store: location, workspace, s3, snapshot_every: depth_floor } = setup;
+    const { store: location, workspace, s3, host, snapshot_every: depth_floor } = setup;
     const bucket = s3 === undefined ? {} : { workspace, s3 };
-    const store = await openStore(location, { holder: "daemon", depth_floor, log: sendLog, ...bucket });
+    const store = await openStore(location, { holder: "daemon", host, depth_floor, log: sendLog, ...bucket });
     return new Host(store, setup);
   }
 
-  async run(work: Exclude<Work, { kind: "setup" | "sample" | "sampled" }>): Promise<unknown> {
+  async run(work: Exclude<Work, { kind: "setup" | "sample" | "sampled" }>, call: number): Promise<unknown> {
     if (work.kind === "end") return this.#store.close();
-    if (work.kind === "store") return await this.#callStore(work.method, work.args);
-    if (work.kind === "session") return await this.#callSession(work.session, work.method, work.args);
+    if (work.kind === "store") return await this.#callStore(work, call);
+    if (work.kind === "session") return await this.#callSession(work, call);
     const session = await CaptureSession.open(this.#store, work.address, {
       flush_every_ms: this.#setup.flush_every_ms,
       snapshot_every: this.#setup.snapshot_every,
+      watch_log: true,
       onEvent: (event) => scope.postMessage({ kind: "event", session: work.session, event }),
       log: (line) => sendLog(`${formatAddress(work.address)}: ${line}`),
     });
     this.#sessions.set(work.session, session);
-    const { checkout, epoch, holder, txid } = session;
-    return { db: work.address.db, branch: work.address.branch, checkout, epoch, holder, txid };
+    const { checkout, epoch, holder, txid, recovery } = session;
+    const { db, branch } = work.address;
+    return { db, branch, checkout, epoch, holder, txid, ...(recovery === undefined ? {} : { recovery }) };
   }
 
-  #callStore(method: StoreMethod, args: unknown[]): Promise<unknown> {
-    return (this.#store[method] as (...args: unknown[]) => Promise<unknown>).apply(this.#store, args);
+  async #callStore(work: Work & { kind: "store" }, call: number): Promise<unknown> {
+    return await runStoreMethod(this.#store, work.method, withCallbacks(work, call));
   }
 
-  async #callSession(id: number, method: SessionMethod, args: unknown[]): Promise<unknown> {
+  async #callSession(work: Work & { kind: "session" }, call: number): Promise<unknown> {
+    const { session: id, method, args } = work;
     const session = this.#sessions.get(id);
     if (session === undefined) throw new TaskdError("no_session", "The session is closed");
+    if (method === "merge" || method === "revert") {
+      const [from, named, options] = withCallbacks(work, call) as [never, never, object];
+      if (method === "merge") return await mergeUnder(this.#store, session, from, options);
+      return await revertUnder(this.#store, session, named, options);
+    }
     if (method !== "close") return await (session[method] as (...args: unknown[]) => unknown).apply(session, args);
     this.#sessions.delete(id);
     await session.close();
@@ -66,11 +73,23 @@ class Host {
   }
 }
 
+/** The arguments of a call; with `long` the last one has the callback and the signal, which cannot cross by themselves. */
+function withCallbacks({ args, long }: Work & { kind: "store" | "session" }, call: number): unknown[] {
+  if (!long) return args;
+  const { signal } = aborts.get(call)!;
+  const onProgress = (done_bytes: number, total_bytes: number | undefined) =>
+    scope.postMessage({ kind: "progress", call, done_bytes, total_bytes });
+  return [...args.slice(0, -1), { ...(args.at(-1) as object), signal, onProgress }];
+}
+
 let host: Promise<Host> | undefined;
 /** Ends the profile that is being taken. */
 let sampled: (() => Promise<unknown>) | undefined;
 
-async function run(work: Work): Promise<unknown> {
+/** Ends calls early, by their number. */
+const aborts = new Map<number, AbortController>();
+
+async function run(work: Work, call: number): Promise<unknown> {
   if (work.kind === "sample") {
     // Its caller has left without ending it.
     await sampled?.();
@@ -82,7 +101,7 @@ async function run(work: Work): Promise<unknown> {
     sampled = undefined;
     return await end?.();
   }
-  if (work.kind !== "setup") return await (await host!).run(work);
+  if (work.kind !== "setup") return await (await host!).run(work, call);
   host = Host.setUp(work.setup);
   await host;
   return sqliteVersion();
@@ -93,9 +112,13 @@ function sendLog(entry: string): void {
 }
 
 scope.onmessage = async ({ data }) => {
+  if (data.kind === "abort") return aborts.get(data.call)?.abort();
+  if ((data.kind === "store" || data.kind === "session") && data.long) aborts.set(data.call, new AbortController());
   try {
-    scope.postMessage({ kind: "done", call: data.call, result: await run(data) });
+    scope.postMessage({ kind: "done", call: data.call, result: await run(data, data.call) });
   } catch (error) {
     scope.postMessage({ kind: "failed", call: data.call, error: packError(error) });
+  } finally {
+    aborts.delete(data.call);
   }
 };

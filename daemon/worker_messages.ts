@@ -1,9 +1,7 @@
-/**
- * What passes between the daemon's main thread and its workers.
- */
+/** What passes between the daemon's main thread and its workers. */
 
 import type { SessionEvent } from "../lib/capture/session.ts";
-import { type ErrorCode, TaskdError } from "../lib/errors.ts";
+import { asKnownError, type ErrorCode, TaskdError } from "../lib/errors.ts";
 import type { Address } from "../lib/store/names.ts";
 import type { S3StoreOptions } from "../lib/store/open.ts";
 import type { StoreMethod } from "../lib/protocol/store_operations.ts";
@@ -15,27 +13,30 @@ export interface WorkerSetup {
   /** Directory of checkouts, caches and locks. */
   workspace: string;
   s3?: S3StoreOptions;
+  host?: string | undefined;
   flush_every_ms: number;
   snapshot_every: number;
 }
 
 export type Work =
   | { kind: "setup"; setup: WorkerSetup }
-  | { kind: "store"; method: StoreMethod; args: unknown[] }
+  /** With `long` the last of `args` gets a signal and a callback that reports `progress`; of a session's methods, too. */
+  | { kind: "store"; method: StoreMethod; args: unknown[]; long?: boolean }
   | { kind: "open"; session: number; address: Address }
-  | { kind: "session"; session: number; method: SessionMethod; args: unknown[] }
+  | { kind: "session"; session: number; method: SessionMethod; args: unknown[]; long?: boolean }
   /** Begins a profile of the worker; `sampled` ends it and answers with it. */
   | { kind: "sample"; profile: SamplingKind }
   | { kind: "sampled" }
   | { kind: "end" };
 
-/** Main to worker: every call is answered once. */
-export type WorkerCall = { call: number } & Work;
+/** Main to worker: every call is answered once; `abort` is none, and ends the call of that number early. */
+export type WorkerCall = { call: number } & (Work | { kind: "abort" });
 
 /** Worker to main. Events and log entries come before the answer of the call that caused them. */
 export type WorkerReply =
   | { kind: "done"; call: number; result: unknown }
   | { kind: "failed"; call: number; error: ErrorMessage }
+  | { kind: "progress"; call: number; done_bytes: number; total_bytes: number | undefined }
   | { kind: "event"; session: number; event: SessionEvent }
   | { kind: "log"; entry: string };
 
@@ -45,10 +46,11 @@ export type ErrorMessage =
   | { defect: string };
 
 export function packError(error: unknown): ErrorMessage {
-  if (!(error instanceof TaskdError)) {
+  const known = asKnownError(error);
+  if (known === undefined) {
     return { defect: error instanceof Error ? `${error.stack ?? error.message}${causeOf(error)}` : String(error) };
   }
-  const { code, message, hint } = error;
+  const { code, message, hint } = known;
   return hint === undefined ? { code, message } : { code, message, hint };
 }
 

@@ -1,11 +1,10 @@
 /**
  * The engine as a fixed pool of workers.
  *
- * Half of the workers host sessions, half run what may take long: an integrity check
- * of gigabytes is one synchronous call into SQLite, and would keep the sessions beside it
- * from renewing their leases. Short operations go wherever least is running. A worker
- * that dies is replaced, its calls are rejected and its sessions are lost, as their
- * callers learn from `session_failed`.
+ * Half of the workers host sessions, half run what may take long: an integrity check of gigabytes is one synchronous
+ * call into SQLite, and would keep the sessions beside it from renewing their leases. Short operations go wherever
+ * least is running. A worker that dies is replaced, its calls are rejected and its sessions are lost, as their callers
+ * learn from `session_failed`.
  */
 
 import type { S3Access } from "../lib/backend/s3_permissions.ts";
@@ -15,6 +14,7 @@ import { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
 import type { StoreAnswer, StoreArgs, StoreMethod } from "../lib/protocol/store_operations.ts";
 import { type Address, formatAddress, type Txid } from "../lib/store/names.ts";
+import type { LongOptions } from "../lib/store/results.ts";
 import {
   type EngineSession,
   type OnSessionEvent,
@@ -22,7 +22,7 @@ import {
   type SessionAnswer,
   type SessionArgs,
   type SessionMethod,
-  STORE_METHODS,
+  SHORT_METHODS,
   type StoreEngine,
 } from "./store_engine.ts";
 import { KeyedMutex } from "./keyed_mutex.ts";
@@ -69,44 +69,55 @@ interface Slot {
 class PooledSession implements EngineSession {
   readonly id: number;
   readonly address: Address;
-  readonly #slot: Slot;
-  readonly #thread: WorkerThread;
+  readonly #place: { slot: Slot; thread: WorkerThread; onEvent: OnSessionEvent };
   opened!: OpenAnswer;
   lost: TaskdError | undefined;
 
-  constructor(id: number, address: Address, slot: Slot, thread: WorkerThread) {
+  constructor(id: number, address: Address, place: { slot: Slot; thread: WorkerThread; onEvent: OnSessionEvent }) {
     this.id = id;
     this.address = address;
-    this.#slot = slot;
-    this.#thread = thread;
+    this.#place = place;
   }
 
   async open(): Promise<void> {
-    this.#slot.sessions.set(this.id, this);
+    const { slot, thread } = this.#place;
+    slot.sessions.set(this.id, this);
     try {
-      this.opened = await this.#thread.call({ kind: "open", session: this.id, address: this.address }) as OpenAnswer;
+      this.opened = await thread.call({ kind: "open", session: this.id, address: this.address }) as OpenAnswer;
     } catch (error) {
-      this.#slot.sessions.delete(this.id);
+      slot.sessions.delete(this.id);
       throw error;
     }
   }
 
-  readonly flush = () => this.#call("flush", []);
+  readonly flush = () => {
+    // The worker that would have published it is gone.
+    if (this.lost !== undefined) {
+      const { code, message: error } = this.lost;
+      const detail = { kind: "manual", code, error, duration_seconds: 0 } as const;
+      this.#place.onEvent(this.address, { type: "flush_failed", detail });
+    }
+    return this.#call("flush", []);
+  };
   readonly flushPending = () => this.#call("flushPending", []);
   readonly checkpoint = (...args: SessionArgs<"checkpoint">) => this.#call("checkpoint", args);
+  readonly merge = (...args: SessionArgs<"merge">) => this.#call("merge", args);
+  readonly revert = (...args: SessionArgs<"revert">) => this.#call("revert", args);
   readonly status = () => this.#call("status", []);
 
   async close(): Promise<Txid> {
     try {
       return await this.#call("close", []);
     } finally {
-      this.#slot.sessions.delete(this.id);
+      this.#place.slot.sessions.delete(this.id);
     }
   }
 
   #call<M extends SessionMethod>(method: M, args: SessionArgs<M>): Promise<SessionAnswer<M>> {
     if (this.lost !== undefined) return Promise.reject(this.lost);
-    return this.#thread.call({ kind: "session", session: this.id, method, args }) as Promise<SessionAnswer<M>>;
+    const { plain, long } = withoutCallbacks(args);
+    const work = { kind: "session", session: this.id, method, args: plain, long: long !== undefined } as const;
+    return this.#place.thread.call(work, long) as Promise<SessionAnswer<M>>;
   }
 }
 
@@ -143,17 +154,22 @@ export class WorkerPool implements StoreEngine, SampledThreads {
   }
 
   async store<M extends StoreMethod>(method: M, args: StoreArgs<M>, outside?: OutsidePaths): Promise<StoreAnswer<M>> {
-    const work = { kind: "store", method, args } as const;
-    if (outside !== undefined) return await this.#aside(outside, (thread) => thread.call(work)) as StoreAnswer<M>;
-    const fit = STORE_METHODS[method] === "short" ? this.#slots : this.#slots.filter((slot) => !slot.for_sessions);
+    const { plain, long } = withoutCallbacks(args);
+    const work = { kind: "store", method, args: plain, long: long !== undefined } as const;
+    if (outside !== undefined) return await this.#aside(outside, (thread) => thread.call(work, long)) as StoreAnswer<M>;
+    const fit = SHORT_METHODS.has(method) ? this.#slots : this.#slots.filter((slot) => !slot.for_sessions);
     const slot = least(fit, ({ thread }) => thread?.running ?? COLD_START);
-    return await this.#threadOf(slot).call(work) as StoreAnswer<M>;
+    return await this.#threadOf(slot).call(work, long) as StoreAnswer<M>;
   }
 
   async openSession(address: Address): Promise<EngineSession> {
     const fit = this.#slots.filter((slot) => slot.for_sessions);
     const slot = least(fit, ({ thread, sessions }) => thread === undefined ? COLD_START : sessions.size);
-    const session = new PooledSession(++this.#last_session, address, slot, this.#threadOf(slot));
+    const session = new PooledSession(++this.#last_session, address, {
+      slot,
+      thread: this.#threadOf(slot),
+      onEvent: this.#options.onEvent,
+    });
     await session.open();
     return session;
   }
@@ -207,26 +223,25 @@ export class WorkerPool implements StoreEngine, SampledThreads {
   /** A call that needs files outside the store gets a worker of its own, which may use exactly those. */
   #aside(outside: OutsidePaths, work: (thread: WorkerThread) => Promise<unknown>): Promise<unknown> {
     const turn = ++this.#last_aside % MAX_ASIDE;
-    return this.#asides.run([String(turn)], () => this.#runAside(outside, work));
+    return this.#asides.run([String(turn)], async () => {
+      const thread = this.#startAside(outside);
+      try {
+        await thread.ready;
+        return await work(thread);
+      } finally {
+        await thread.end();
+      }
+    });
   }
 
-  async #runAside(outside: OutsidePaths, work: (thread: WorkerThread) => Promise<unknown>): Promise<unknown> {
-    let thread: WorkerThread;
+  #startAside(outside: OutsidePaths): WorkerThread {
     try {
-      thread = this.#start(outside, { onEvent: () => {}, onLog: this.#options.log, onLost: () => {} });
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotCapable)) throw error;
+      return this.#start(outside, { onEvent: () => {}, onLog: this.#options.log, onLost: () => {} });
+    } catch (cause) {
+      if (!(cause instanceof Deno.errors.NotCapable)) throw cause;
       const paths = [...new Set([...outside.read ?? [], ...outside.write ?? []])].join(", ");
-      throw new TaskdError("denied", `Cannot use ${paths}: the daemon was not given access to it`, {
-        cause: error,
-        hint: "Run the command on the store itself, which needs no daemon",
-      });
-    }
-    try {
-      await thread.ready;
-      return await work(thread);
-    } finally {
-      await thread.end();
+      const hint = "Run the command on the store itself, which needs no daemon";
+      throw new TaskdError("denied", `Cannot use ${paths}: the daemon was not given access to it`, { cause, hint });
     }
   }
 
@@ -246,4 +261,14 @@ export class WorkerPool implements StoreEngine, SampledThreads {
 
 function least<T>(from: readonly T[], cost: (one: T) => number): T {
   return from.reduce((best, one) => cost(one) < cost(best) ? one : best);
+}
+
+/** Takes the callback and the signal, which cannot cross to a worker, out of the options of a long method. */
+function withoutCallbacks(args: readonly unknown[]): { plain: unknown[]; long?: LongOptions } {
+  const last = args.at(-1);
+  if (typeof last !== "object" || last === null || !("signal" in last || "onProgress" in last)) {
+    return { plain: [...args] };
+  }
+  const { signal, onProgress, ...options } = last as LongOptions;
+  return { plain: [...args.slice(0, -1), options], long: { signal, ...(onProgress && { onProgress }) } };
 }

@@ -1,7 +1,9 @@
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path/join";
+import { DatabaseSync } from "node:sqlite";
 import { systemClock } from "../lib/clock.ts";
 import { TaskdError } from "../lib/errors.ts";
+import { openStore } from "../lib/store/open.ts";
 import type { OutsidePaths } from "./store_engine.ts";
 import { WorkerPool } from "./worker_pool.ts";
 import { createHandlers } from "./handlers.ts";
@@ -73,6 +75,7 @@ Deno.test("a worker that dies fails its calls, loses its sessions, and is replac
   assertEquals((await assertRejects(() => sessions.require(ADDRESS).flush(), TaskdError)).code, "session_failed");
   assertEquals((await assertRejects(() => sessions.open(ADDRESS), TaskdError)).code, "session_failed");
   assertEquals((await sessions.close(ADDRESS)).error?.code, "session_failed");
+  assertEquals(events, ["session_closed app@main", "flush_failed app@main"]);
 
   await sessions.open(ADDRESS);
   assertEquals(await sessions.require(ADDRESS).flush() as unknown, undefined);
@@ -190,4 +193,40 @@ Deno.test("close() leaves no call waiting", async () => {
   await pool.close();
   assertEquals((await assertRejects(() => unanswered, TaskdError)).code, "stopping");
   assertEquals((await assertRejects(() => pool.store("databases", []), TaskdError)).code, "stopping");
+});
+
+Deno.test("a store's long work in a worker reports progress, and ends early on a signal", async () => {
+  const directory = await Deno.makeTempDir({ prefix: "pool-" });
+  const source = join(directory, "large.db");
+  const db = new DatabaseSync(source);
+  db.exec("CREATE TABLE t(a); INSERT INTO t VALUES (randomblob(67108864))");
+  db.close();
+  const store = join(directory, "store");
+  (await openStore(store, { holder: "test", create: true })).close();
+  const pool = await WorkerPool.start({
+    setup: { store, workspace: store, flush_every_ms: 0, snapshot_every: 16 },
+    directories: [store],
+    clock: systemClock,
+    log: () => {},
+    onEvent: () => {},
+  });
+  try {
+    const seen: (number | undefined)[] = [];
+    const onProgress = (done_bytes: number, total_bytes?: number) => void seen.push(done_bytes, total_bytes);
+    await pool.store("create", ["app", { from: source, onProgress }], {
+      read: ["", "-wal", "-shm", "-journal"].map((suffix) => source + suffix),
+      write: [source],
+    });
+    assert(seen.length > 2 && seen.every((bytes) => bytes === undefined || bytes >= 0));
+    const abort = new AbortController();
+    const progress = () => abort.abort();
+    const options = { signal: abort.signal, onProgress: progress };
+    assertEquals((await assertRejects(() => pool.store("verify", [ADDRESS, options]), TaskdError)).code, "interrupted");
+    // Also when it is aborted before it begins.
+    assertEquals((await assertRejects(() => pool.store("verify", [ADDRESS, options]), TaskdError)).code, "interrupted");
+    assertEquals((await pool.store("verify", [ADDRESS, { onProgress }])).ok, true);
+  } finally {
+    await pool.close();
+    await Deno.remove(directory, { recursive: true });
+  }
 });

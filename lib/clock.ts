@@ -7,7 +7,7 @@ import { setImmediate } from "node:timers";
 
 /** A source of time. */
 export interface Clock {
-  /** Wall-clock milliseconds since 1970; may jump. For stamps people read. */
+  /** Whole wall-clock milliseconds since 1970; may jump. For stamps people read, and in records. */
   now(): number;
   /** Monotonic milliseconds; never goes back. For leases, deadlines and durations. */
   monotonic(): number;
@@ -25,17 +25,31 @@ export const systemClock: Clock = {
   sleep: (ms, signal) =>
     new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
+      const cancels = signal && cancelsOf(signal);
       const leave = wakeAt(performance.now() + ms, () => {
-        signal?.removeEventListener("abort", onAbort);
+        cancels?.delete(cancel);
         resolve();
       });
-      const onAbort = () => {
+      const cancel = () => {
         leave();
         reject(signal!.reason);
       };
-      signal?.addEventListener("abort", onAbort, { once: true });
+      cancels?.add(cancel);
     }),
 };
+
+/** What an abort ends, by its signal: who sleeps again and again has one listener, and not one each time. */
+const cancels = new WeakMap<AbortSignal, Set<() => void>>();
+
+function cancelsOf(signal: AbortSignal): Set<() => void> {
+  let found = cancels.get(signal);
+  if (found === undefined) {
+    const all = found = new Set();
+    cancels.set(signal, all);
+    signal.addEventListener("abort", () => all.forEach((cancel) => cancel()), { once: true });
+  }
+  return found;
+}
 
 /** Sleepers by the millisecond they wait for: hundreds of sessions wait for the same moments and share a timer. */
 const sleepers = new Map<number, { wakes: Set<() => void>; timer: ReturnType<typeof setTimeout> }>();

@@ -4,17 +4,25 @@
 
 import type { Clock } from "./clock.ts";
 
-/** Waits for `work`, but rejects after `deadline_ms`; the caller then ends what `work` is stuck on. */
-export async function withDeadline<T>(work: Promise<T>, clock: Clock, deadline_ms: number): Promise<T> {
+/**
+ * Waits for `work`, but rejects with what `late` makes after `deadline_ms`; the caller then ends what `work` is stuck on.
+ */
+export async function withDeadline<T>(
+  work: Promise<T>,
+  clock: Clock,
+  deadline_ms: number,
+  late: () => Error = () => new DOMException(`no progress within ${deadline_ms} ms`, "TimeoutError"),
+): Promise<T> {
   const cancel = new AbortController();
-  const late = clock.sleep(deadline_ms, cancel.signal).then(() => {
-    throw new DOMException(`no progress within ${deadline_ms} ms`, "TimeoutError");
+  const expired = clock.sleep(deadline_ms, cancel.signal).then(() => {
+    throw late();
   });
-  late.catch(() => {});
+  expired.catch(() => {});
   work.catch(() => {});
   try {
-    return await Promise.race([work, late]);
+    return await Promise.race([work, expired]);
   } finally {
-    cancel.abort();
+    // Without a reason the runtime makes an exception with a stack, at each call.
+    cancel.abort(null);
   }
 }

@@ -21,13 +21,15 @@ export const ERROR_CODES = {
   branch_deleting: "the branch is being deleted",
   branch_reaping: "the branch is being reaped",
   protected: "the branch is protected",
+  unconfirmed: "the operation takes much away and was not confirmed",
   dirty: "the checkout has local edits that the operation would lose",
   busy: "another process keeps the checkout locked",
   not_a_database: "the file is not an SQLite database",
   not_a_store: "the location is not a branch store",
-  unsupported_layout: "the store has a layout this version does not know",
+  unsupported_layout: "the store or the home directory is of a later layout than this version knows",
   unsupported_format: "an object has a format version this version does not know",
   corrupt: "stored bytes do not match their checksums",
+  altered: "what is kept of a task is not what the broker wrote",
   chain_gap: "an object that the branch needs is missing",
   daemon_running: "another daemon serves this store already",
   daemon_unreachable: "no daemon answers on the socket",
@@ -37,7 +39,7 @@ export const ERROR_CODES = {
   no_space: "the disk is full",
   denied: "the file system or the store refuses access",
   unavailable: "the store does not answer",
-  stalled: "read stalled",
+  stalled: "no byte of a stream came for a minute",
   ambiguous: "the outcome of a write is not known",
   gc_failed: "not everything that branches need could be found; nothing was deleted",
   too_large: "a line, body or value is over its limit",
@@ -63,7 +65,7 @@ export const ERROR_CODES = {
 /** A stable error code. */
 export type ErrorCode = keyof typeof ERROR_CODES;
 
-/** What an error can carry besides code and message. */
+/** What an error can carry beside code and message. */
 export interface TaskdErrorOptions {
   /** What caused it. */
   cause?: unknown;
@@ -97,6 +99,58 @@ export class TaskdError extends Error {
     this.code = code;
     this.hint = options.hint;
   }
+}
+
+/** What the machine lacks, or cannot do, whichever call meets it: errno(3), with the code and what to do about it. */
+const MACHINE_ERRORS: Readonly<Record<string, { code: ErrorCode; hint: string }>> = {
+  EIO: {
+    code: "unavailable",
+    hint: "The disk reports an error: see the kernel's log (dmesg), then taskd verify --all",
+  },
+  EMFILE: {
+    code: "unavailable",
+    hint: "The process has no descriptor left: raise ulimit -n, or LimitNOFILE of its unit",
+  },
+  ENFILE: { code: "unavailable", hint: "The machine has no descriptor left: raise fs.file-max, or end other programs" },
+  ENOMEM: { code: "unavailable", hint: "The machine has no memory left: end other programs, then try again" },
+  ENOSPC: { code: "no_space", hint: "Free space on the disk, then try again" },
+  EDQUOT: {
+    code: "no_space",
+    hint: "The user's quota on the disk is used up: free space, or raise it, then try again",
+  },
+  EFBIG: {
+    code: "no_space",
+    hint: "EFBIG: the file is larger than its file system or ulimit -f allows; raise that, or LimitFSIZE of the unit",
+  },
+  EROFS: {
+    code: "denied",
+    hint: "The file system is mounted read-only: mount it writable; after an error see dmesg first",
+  },
+};
+
+/** Deno gives these no `code`, only their number in the message: errno(3) of Linux, and EDQUOT of macOS. */
+const NUMBERS: Readonly<Record<string, string>> = { 23: "ENFILE", 27: "EFBIG", 69: "EDQUOT", 122: "EDQUOT" };
+
+/** What a thrown error says of the machine; undefined for every other. */
+export function machineError(error: unknown): { code: ErrorCode; hint: string } | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const errno = (error as Error & { code?: unknown }).code ??
+    NUMBERS[/\(os error (\d+)\)/.exec(error.message)?.[1] ?? ""];
+  return typeof errno === "string" && Object.hasOwn(MACHINE_ERRORS, errno) ? MACHINE_ERRORS[errno] : undefined;
+}
+
+/**
+ * An error of the product as it is, and one that says what the machine lacks as the error of that; undefined for what is
+ * a defect.
+ */
+export function asKnownError(error: unknown): TaskdError | undefined {
+  if (error instanceof TaskdError) return error;
+  const known = machineError(error);
+  if (known === undefined) return undefined;
+  return new TaskdError(known.code, `A call to the system failed: ${messageOf(error)}`, {
+    cause: error,
+    hint: known.hint,
+  });
 }
 
 /**

@@ -6,7 +6,9 @@
  */
 
 import { randomHex, systemRandom } from "./clock.ts";
-import { type ErrorCode, messageOf, TaskdError } from "./errors.ts";
+import { inParallel } from "./in_parallel.ts";
+import { parentOf } from "./real_path.ts";
+import { type ErrorCode, machineError, messageOf, TaskdError } from "./errors.ts";
 
 export type FileErrorCode = Extract<
   ErrorCode,
@@ -19,31 +21,28 @@ const ERRNO: Readonly<Record<string, FileErrorCode>> = {
   EEXIST: "already_exists",
   EACCES: "denied",
   EPERM: "denied",
-  EROFS: "denied",
   ELOOP: "denied",
   EISDIR: "denied",
-  ENOSPC: "no_space",
-  EDQUOT: "no_space",
-  EFBIG: "no_space",
 };
 
 /** What `error`, thrown by a file call, means; `unavailable` when it is none of the known ones. */
 export function fileErrorCode(error: unknown): FileErrorCode {
   if (error instanceof Deno.errors.NotCapable) return "denied";
   const errno = error instanceof Error ? (error as Error & { code?: unknown }).code : undefined;
-  return typeof errno === "string" && Object.hasOwn(ERRNO, errno) ? ERRNO[errno]! : "unavailable";
+  if (typeof errno === "string" && Object.hasOwn(ERRNO, errno)) return ERRNO[errno]!;
+  return machineError(error)?.code as FileErrorCode | undefined ?? "unavailable";
 }
 
-const HINTS: Readonly<Partial<Record<FileErrorCode, string>>> = {
-  denied: "Check the owner and mode of the path, and that its file system is mounted writable",
-  no_space: "Free space on the disk, then try again",
-};
+const DENIED_HINT = "Check the owner and mode of the path, and that its file system is mounted writable";
 
 /** `error`, thrown by a file call, as an error for people; `attempted` begins its message: `Cannot write /a/b`. */
 export function fileError(error: unknown, attempted: string): TaskdError {
   if (error instanceof TaskdError) return error;
   const code = fileErrorCode(error);
-  return new TaskdError(code, `${attempted}: ${messageOf(error)}`, { cause: error, hint: HINTS[code] });
+  const is_directory = (error as { code?: unknown } | undefined)?.code === "EISDIR";
+  const denied = is_directory ? "Move the directory away" : DENIED_HINT;
+  const hint = machineError(error)?.hint ?? (code === "denied" ? denied : undefined);
+  return new TaskdError(code, `${attempted}: ${messageOf(error)}`, { cause: error, hint });
 }
 
 /**
@@ -57,6 +56,61 @@ export async function fsyncDirectory(path: string): Promise<void> {
     await directory.sync();
   } finally {
     directory.close();
+  }
+}
+
+/** Forces a file's bytes to disk. Not a checkout that SQLite has open in this process. Throws the system's errors as they are. */
+export async function fsyncFile(path: string): Promise<void> {
+  using file = Deno.openSync(path, { write: true });
+  await file.sync();
+}
+
+/**
+ * Makes a directory (0700) and those above it that are missing; their names are durable when this returns, as far as
+ * this process may open the directories that they are in. Throws the system's errors as they are.
+ */
+export function makeDirectories(path: string): void {
+  const missing: string[] = [];
+  // Not through isThere: a dangling link is for mkdir to refuse.
+  for (let above = path; above !== "/" && !isDirectory(above); above = parentOf(above)) missing.push(above);
+  Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
+  for (const made of missing) {
+    try {
+      using parent = Deno.openSync(parentOf(made));
+      parent.syncSync();
+    } catch (error) {
+      // Permissions may cover the directory alone.
+      if (!(error instanceof Deno.errors.NotCapable)) throw error;
+    }
+  }
+}
+
+function isDirectory(path: string): boolean {
+  try {
+    return Deno.statSync(path).isDirectory;
+  } catch {
+    return false;
+  }
+}
+
+/** Files and directories that {@linkcode fsyncTree} handles at the same time. */
+const PARALLEL_SYNCS = 16;
+
+/**
+ * Makes everything below a directory durable that other programs have written there: contents, names, and the
+ * directory itself, but not its own name. Links and special files are not followed. Throws the system's errors as they
+ * are.
+ */
+export async function fsyncTree(directory: string): Promise<void> {
+  const folders = [directory];
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    const entries = await Array.fromAsync(Deno.readDir(folder));
+    for (const { name, isDirectory } of entries) if (isDirectory) folders.push(`${folder}/${name}`);
+    await inParallel(entries.filter(({ isFile }) => isFile), PARALLEL_SYNCS, async ({ name }) => {
+      using file = await Deno.open(`${folder}/${name}`);
+      await file.sync();
+    });
+    await fsyncDirectory(folder);
   }
 }
 
@@ -83,7 +137,6 @@ export function removeIfPresent(path: string): void {
   }
 }
 
-/** Removes a temporary file if possible. */
 export function discard(path: string): void {
   try {
     removeIfPresent(path);
@@ -255,16 +308,26 @@ const COMPLAINTS: readonly (readonly [RegExp, FileErrorCode])[] = [
 export async function cloneFile(source: string, target: string, options: CloneOptions = {}): Promise<void> {
   const attempted = `Cannot clone ${source} to ${target}`;
   if (exists(target)) throw new TaskdError("already_exists", `${attempted}: the target exists`);
-  let complaint: string | undefined;
+  const { dirname } = await import("node:path/posix");
+  // cp itself would write over a target that has come up meanwhile; a link does not.
+  const temporary = `${dirname(target)}/${temporaryName()}`;
   try {
-    complaint = await strictCopy(source, target, options);
+    const complaint = await strictCopy(source, temporary, options);
+    if (complaint !== "") {
+      const code = COMPLAINTS.find(([pattern]) => pattern.test(complaint ?? ""))?.[1] ?? "unavailable";
+      throw new TaskdError(code, `${attempted}: ${complaint ?? "no cp that this process may run"}`);
+    }
+    Deno.linkSync(temporary, target);
   } catch (error) {
     throw fileError(error, attempted);
+  } finally {
+    discard(temporary);
   }
-  if (complaint === "") return;
-  removeIfPresent(target);
-  const code = COMPLAINTS.find(([pattern]) => pattern.test(complaint ?? ""))?.[1] ?? "unavailable";
-  throw new TaskdError(code, `${attempted}: ${complaint ?? "no cp that this process may run"}`);
+}
+
+/** As temporary files of a store are named, so that what a killed process leaves is swept with them. */
+function temporaryName(): string {
+  return `.${randomHex(systemRandom, 8)}.tmp`;
 }
 
 /** File systems that never share blocks (ext2-4, tmpfs), by the magic numbers of statfs(2): these need no probe. */
@@ -311,8 +374,7 @@ async function neverClones(directory: string): Promise<boolean> {
 
 async function probeClone(directory: string, options: CloneOptions): Promise<boolean> {
   if (await neverClones(directory)) return false;
-  // Named as temporary files of a store are, so that what a killed process leaves is swept with them.
-  const source = `${directory}/.${randomHex(systemRandom, 8)}.tmp`;
+  const source = `${directory}/${temporaryName()}`;
   const target = `${source}2`;
   try {
     // A few whole blocks: some file systems keep the smallest files outside of blocks.
@@ -322,5 +384,27 @@ async function probeClone(directory: string, options: CloneOptions): Promise<boo
     return false;
   } finally {
     for (const path of [target, source]) discard(path);
+  }
+}
+
+/**
+ * The text of a small file of a person's.
+ *
+ * @throws {TaskdError} `not_found`, `denied`, `too_large`.
+ */
+export function readTextOf(path: string, max_bytes: number): string {
+  try {
+    using file = Deno.openSync(path);
+    const bytes = new Uint8Array(max_bytes + 1);
+    let length = 0;
+    for (let read = file.readSync(bytes); read !== null && read > 0; read = file.readSync(bytes.subarray(length))) {
+      length += read;
+    }
+    if (length > max_bytes) {
+      throw new TaskdError("too_large", `Cannot read ${path}: it has more than ${max_bytes} bytes`);
+    }
+    return new TextDecoder().decode(bytes.subarray(0, length));
+  } catch (error) {
+    throw fileError(error, `Cannot read ${path}`);
   }
 }

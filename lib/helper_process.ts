@@ -12,7 +12,6 @@ export type HelperName = "agent" | "hostile-agent" | "inspector";
 /** A helper, and all that it may do. */
 export interface Helper {
   name: HelperName;
-  /** URL of its module. */
   module: string;
   /** Paths it may read and write; relative ones start at the directory that the process starts in. */
   folders: readonly string[];

@@ -2,24 +2,27 @@
  * Bounded parallel work.
  */
 
-/** Runs `work` on every item, at most `limit` at a time; the first failure ends it and is thrown once none is under way. */
+/**
+ * Runs `work` on every item, at most `limit` at a time; the next item is asked for when there is room. The first failure
+ * ends it and is thrown once none is under way.
+ */
 export async function inParallel<T>(
-  items: Iterable<T>,
+  items: Iterable<T> | AsyncIterable<T>,
   limit: number,
   work: (item: T) => Promise<void>,
 ): Promise<void> {
-  const rest = items[Symbol.iterator]();
+  const rest = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]();
   let failed = false;
   const run = async () => {
-    while (!failed) {
-      const next = rest.next();
-      if (next.done) return;
-      try {
+    try {
+      while (!failed) {
+        const next = await rest.next();
+        if (next.done || failed) return;
         await work(next.value);
-      } catch (error) {
-        failed = true;
-        throw error;
       }
+    } catch (error) {
+      failed = true;
+      throw error;
     }
   };
   const outcomes = await Promise.allSettled(Array.from({ length: limit }, run));

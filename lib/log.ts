@@ -9,10 +9,8 @@ import type { Clock } from "./clock.ts";
 import { escapeJson, sanitizeLine } from "./text/sanitize.ts";
 import { hideSecrets } from "./text/secrets.ts";
 
-/** How much an entry matters. */
 export type Level = "info" | "warn" | "error";
 
-/** Named values of an entry. */
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;
 
 /**
@@ -28,14 +26,12 @@ export interface LogOptions {
   write: (line: string) => void;
 }
 
-/** A log and the secrets that it hides. */
 export interface BrokerLog {
   log: Log;
   /** Keeps a text out of every entry from now on. */
   hide(secret: string): void;
 }
 
-/** Longest text of an entry in characters. */
 const MAX_TEXT_CHARS = 4_000;
 /** Shorter secrets are no secrets, and would make holes in every message. */
 const MIN_SECRET_CHARS = 8;

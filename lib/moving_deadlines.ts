@@ -36,7 +36,6 @@ export class MovingDeadline {
     this.#idle_ms = ms;
   }
 
-  /** Postpones an idle deadline. */
   progress(): void {
     if (this.#idle_ms !== undefined) this.#at_ms = this.#clock.monotonic() + this.#idle_ms;
   }
@@ -56,7 +55,6 @@ export class MovingDeadline {
   }
 }
 
-/** All deadlines of a server. */
 export class MovingDeadlines {
   readonly #clock: Clock;
   readonly #armed = new Set<MovingDeadline>();

@@ -10,11 +10,9 @@ import { concat } from "./concat.ts";
 
 export interface ProcessOptions {
   args: readonly string[];
-  /** The whole environment. */
   env: Readonly<Record<string, string>>;
   /** Working directory, absolute. */
   cwd: string;
-  /** What it reads; without it, nothing. */
   stdin?: Uint8Array | undefined;
   /** Milliseconds after which it is killed. */
   deadline_ms: number;
@@ -22,6 +20,8 @@ export interface ProcessOptions {
   max_bytes: number;
   /** What more output does: `refuse` is an error, `cut` ends the program and returns what came. */
   on_excess?: "refuse" | "cut";
+  /** Takes the output as it comes; then none is kept, and there may be any amount of it. */
+  onOutput?: (chunk: Uint8Array) => void;
   signal?: AbortSignal | undefined;
   clock: Clock;
   attempted: string;
@@ -64,7 +64,9 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   try {
     const [status, stdout, stderr] = await Promise.all([
       child.status,
-      collect(out, max_bytes, () => end("excess")),
+      options.onOutput === undefined
+        ? collect(out, max_bytes, () => end("excess"))
+        : pass(out, options.onOutput, () => end("abort")),
       collectTail(err, MAX_STDERR_BYTES),
       feed(child.stdin, options.stdin),
     ]);
@@ -137,6 +139,16 @@ async function collect(reader: Reader, max: number, onExcess: () => void) {
     if (part.length < read.value.length) onExcess();
   }
   return concat(chunks);
+}
+
+async function pass(reader: Reader, onOutput: (chunk: Uint8Array) => void, onError: () => void) {
+  try {
+    for (let read = await reader.read(); !read.done; read = await reader.read()) onOutput(read.value);
+    return concat([]);
+  } catch (error) {
+    onError();
+    throw error;
+  }
 }
 
 async function collectTail(reader: Reader, max: number) {

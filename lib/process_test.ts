@@ -110,3 +110,15 @@ Deno.test("input that is not read is no failure, and a missing program is one", 
   });
   assertEquals((await assertRejects(() => missing, TaskdError)).code, "not_found");
 });
+
+Deno.test("output that is taken as it comes has no bound, is not kept, and an error ends the program", async () => {
+  let taken = 0;
+  const { stdout, truncated } = await shell("head -c 5000000 /dev/zero", { onOutput: ({ length }) => taken += length });
+  assertEquals([taken, stdout.length, truncated], [5_000_000, 0, false]);
+  await endsAll(async (script) => {
+    const onOutput = () => {
+      throw new TaskdError("internal", "not this");
+    };
+    await assertRejects(() => shell(script, { onOutput }), TaskdError, "not this");
+  });
+});

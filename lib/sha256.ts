@@ -9,7 +9,6 @@ export function sha256(data: string | Uint8Array): Uint8Array {
   return createHash("sha256").update(data).digest();
 }
 
-/** {@linkcode sha256} as 64 hex digits. */
 export function sha256Hex(data: string | Uint8Array): string {
   return createHash("sha256").update(data).digest("hex");
 }

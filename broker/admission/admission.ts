@@ -12,17 +12,17 @@ import { TaskdError } from "../../lib/errors.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { agentOf, type Lane, laneText } from "../agents.ts";
 import type { CeilingView } from "../api/wire.ts";
-import { isSpent } from "../gateway/usd_limit.ts";
+import { isSpent, usdText } from "../gateway/usd_limit.ts";
 import type { AuthMode, Settlement } from "../gateway/lease.ts";
-import type { Settings } from "../settings/settings.ts";
+import { authOf, type Settings } from "../settings/settings.ts";
 import type { SpendFigures, TaskRecord } from "../task/schema.ts";
 import type { Outcome } from "../task/stages.ts";
 import { Aggregate } from "./aggregate.ts";
-import { GlobalCeiling, type StartUnderWay, usdText, windowText } from "./global_ceiling.ts";
+import { GlobalCeiling, windowText } from "./global_ceiling.ts";
 import { MAX_START_USD } from "./ledger_line.ts";
 import { LedgerTime } from "./ledger_time.ts";
 import { suspendAwareClock } from "./suspend_aware_clock.ts";
-import { type TraceFile, traceFiles } from "./traces.ts";
+import { traceFiles } from "./traces.ts";
 
 export type AdmissionSettings = Pick<
   Settings,
@@ -45,15 +45,12 @@ export interface AdmissionOptions {
    */
   monotonic?: () => number;
   log?: (line: string) => void;
-  /** The traces that there are; by default those in `audit_root`. */
-  traces?: () => Iterable<TraceFile>;
 }
 
 export interface StartRequest {
   lane: Lane;
   auth: AuthMode;
   agent: string;
-  /** The task that this one repeats. */
   retry_of?: string;
 }
 
@@ -61,7 +58,6 @@ export interface StartEnd {
   outcome: Outcome;
   /** ISO 8601 UTC. */
   ended_at: string;
-  /** What the gateway lease has metered; undefined when there never was one. */
   spend?: SpendFigures | undefined;
 }
 
@@ -101,14 +97,14 @@ export class Admission {
    * @throws {TaskdError} `busy` when another broker uses the ledger. What else is wrong with it refuses starts instead.
    */
   static async open(options: AdmissionOptions): Promise<Admission> {
-    const { audit_root, settings, clock = systemClock, log = () => {} } = options;
-    const { traces = () => traceFiles(audit_root), monotonic = suspendAwareClock(clock) } = options;
+    const { audit_root, settings, clock = systemClock, log = () => {}, monotonic = suspendAwareClock(clock) } = options;
     const limits = {
       budget_usd: settings.global_budget_usd,
       max_tasks: settings.global_max_tasks,
       window_ms: settings.global_window,
     };
     const time = new LedgerTime(clock, monotonic);
+    const traces = () => traceFiles(audit_root);
     const aggregate = new Aggregate({
       budget_usd: settings.aggregate_budget_usd,
       window_ms: settings.aggregate_window,
@@ -141,7 +137,7 @@ export class Admission {
           : "Tasks that run already go on",
       });
     }
-    const claim = this.#enter(request);
+    const claim = this.#enter(request, { adopted: false, spent_usd: 0 });
     this.#in_slots.add(claim);
     return claim;
   }
@@ -169,63 +165,74 @@ export class Admission {
    */
   adopt(record: TaskRecord): StartClaim {
     const { lane } = agentOf(record.agent);
-    const { vendor_a_auth, vendor_b_auth } = this.#settings;
-    const auth = lane === "vendor_a" ? vendor_a_auth : lane === "vendor_b" ? vendor_b_auth : "api_key";
     const { agent, retry_of } = record;
-    const claim = this.#enter({ lane, auth, agent, ...(retry_of === undefined ? {} : { retry_of }) });
-    claim.adopted = true;
-    claim.spent_usd = record.spend?.usd ?? 0;
+    const request = {
+      lane,
+      auth: authOf(this.#settings, lane),
+      agent,
+      ...(retry_of === undefined ? {} : { retry_of }),
+    };
+    const claim = this.#enter(request, { adopted: true, spent_usd: record.spend?.usd ?? 0 });
     claim.begin(record.id, record.created_at);
     return claim;
   }
 
-  #enter(request: StartRequest): Claim {
-    const claim: Claim = new Claim(request, {
-      begun: (task_id) => {
-        this.#ceiling.take(task_id);
-        this.#claims.set(task_id, claim);
+  #enter(request: StartRequest, known: { adopted: boolean; spent_usd: number }): Claim {
+    let task: { id: string; started_at: string } | undefined;
+    let is_over = false;
+    const leave = () => {
+      is_over = true;
+      this.#in_slots.delete(claim);
+      if (task !== undefined) this.#claims.delete(task.id);
+    };
+    const claim: Claim = {
+      all_metered: !known.adopted,
+      spent_usd: known.spent_usd,
+      begin: (id, started_at) => {
+        if (task !== undefined || is_over) return;
+        task = { id, started_at };
+        this.#ceiling.take(id);
+        this.#claims.set(id, claim);
       },
-      releaseSlot: () => this.#in_slots.delete(claim),
-      ended: (task_id, end) => {
-        this.#forget(claim, task_id);
-        return this.#record(claim, task_id, end);
+      releaseSlot: () => void this.#in_slots.delete(claim),
+      end: async ({ outcome, ended_at, spend }) => {
+        if (is_over) return;
+        if (task === undefined) {
+          throw new TaskdError("internal", "Cannot record the end of a start: its task was never named");
+        }
+        leave();
+        const { lane, auth, agent, retry_of = null } = request;
+        await this.#ceiling.record(claim, {
+          task_id: task.id,
+          started_at: task.started_at,
+          ended_at,
+          vendor: lane,
+          agent,
+          auth,
+          usd: Math.min(MAX_START_USD, Math.max(claim.spent_usd, spend?.usd ?? 0)),
+          usd_trusted: claim.all_metered && (spend?.priced ?? true),
+          outcome,
+          retry_of,
+        });
       },
-      abandoned: (task_id) => {
-        this.#forget(claim, task_id);
+      abandon: () => {
+        if (is_over) return;
+        leave();
         this.#ceiling.leave(claim);
       },
-    });
+    };
     this.#ceiling.enter(claim);
     return claim;
-  }
-
-  #forget(claim: Claim, task_id: string | undefined): void {
-    this.#in_slots.delete(claim);
-    if (task_id !== undefined) this.#claims.delete(task_id);
-  }
-
-  #record(claim: Claim, task_id: string, { outcome, ended_at, spend }: StartEnd): Promise<void> {
-    const { lane, auth, agent, retry_of } = claim.request;
-    const usd = Math.min(MAX_START_USD, Math.max(claim.spent_usd, spend?.usd ?? 0));
-    return this.#ceiling.record(claim, {
-      task_id,
-      started_at: claim.started_at,
-      ended_at,
-      vendor: lane,
-      agent,
-      auth,
-      usd,
-      usd_trusted: !claim.adopted && claim.all_metered && (spend?.priced ?? true),
-      outcome,
-      retry_of: retry_of ?? null,
-    });
   }
 
   /** Counts a settled request; for the gateway's `onSettled`. */
   settled({ task_id, lane, auth, usd, unmetered }: Settlement): void {
     if (auth === "api_key") this.#aggregate.add(lane, usd);
     // A lease ends before its task does, so that nothing is settled afterwards.
-    this.#claims.get(task_id)?.spend(usd, unmetered);
+    const claim = this.#claims.get(task_id);
+    if (claim === undefined) return;
+    if (usd > 0 && Number.isFinite(usd)) claim.spent_usd += usd;
+    if (unmetered) claim.all_metered = false;
   }
 
   ceiling(): CeilingView {
@@ -237,56 +244,9 @@ export class Admission {
   }
 }
 
-interface ClaimHooks {
-  begun(task_id: string): void;
-  releaseSlot(): void;
-  ended(task_id: string, end: StartEnd): Promise<void>;
-  abandoned(task_id: string | undefined): void;
-}
-
-class Claim implements StartClaim, StartUnderWay {
-  readonly request: StartRequest;
-  readonly #hooks: ClaimHooks;
-  adopted = false;
-  all_metered = true;
-  spent_usd = 0;
-  started_at = "";
-  #task_id: string | undefined;
-  #over = false;
-
-  constructor(request: StartRequest, hooks: ClaimHooks) {
-    this.request = request;
-    this.#hooks = hooks;
-  }
-
-  spend(usd: number, unmetered: boolean): void {
-    if (usd > 0 && Number.isFinite(usd)) this.spent_usd += usd;
-    if (unmetered) this.all_metered = false;
-  }
-
-  begin(task_id: string, started_at: string): void {
-    if (this.#task_id !== undefined || this.#over) return;
-    this.#task_id = task_id;
-    this.started_at = started_at;
-    this.#hooks.begun(task_id);
-  }
-
-  releaseSlot(): void {
-    this.#hooks.releaseSlot();
-  }
-
-  async end(end: StartEnd): Promise<void> {
-    if (this.#over) return;
-    if (this.#task_id === undefined) {
-      throw new TaskdError("internal", "Cannot record the end of a start: its task was never named");
-    }
-    this.#over = true;
-    await this.#hooks.ended(this.#task_id, end);
-  }
-
-  abandon(): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#hooks.abandoned(this.#task_id);
-  }
+interface Claim extends StartClaim {
+  /** USD that the broker has metered for it by now. */
+  spent_usd: number;
+  /** Whether `spent_usd` covers every request. */
+  all_metered: boolean;
 }

@@ -1,7 +1,6 @@
 /**
- * The aggregate ceiling: what the gateway has metered for each vendor that is paid with a
- * key, over a rolling window or since the broker started. In memory alone; it admits
- * when the figures are unknown.
+ * The aggregate ceiling: what the gateway has metered for each vendor that is paid with a key, over a rolling window or
+ * since the broker started. In memory alone; it admits when the figures are unknown.
  */
 
 import { type Lane, LANES } from "../agents.ts";
@@ -44,7 +43,6 @@ export class Aggregate {
     else parts.push({ until_ms, usd });
   }
 
-  /** The end of the present part of a window; the total has one part. */
   #endOfPart(): number {
     const { window_ms, monotonic } = this.#options;
     if (window_ms === 0) return Infinity;

@@ -1,16 +1,13 @@
 /**
- * The global ceiling: what the ledger remembers and what is under way, together, against
- * its two limbs. Each limb that is on refuses when it is reached, and when it cannot be
- * known that it is not; a limb that is off refuses nothing.
+ * The global ceiling: what the ledger remembers and what is under way, together, against its two limbs. Each limb that
+ * is on refuses when it is reached, and when it cannot be known that it is not; a limb that is off refuses nothing.
  */
 
 import type { CeilingView, LimbView } from "../api/wire.ts";
-import { isSpent } from "../gateway/usd_limit.ts";
+import { isSpent, usdText } from "../gateway/usd_limit.ts";
 import { formatExact } from "../settings/value_schemas.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
-import { type EndedStart, Ledger, type LedgerTotals } from "./ledger.ts";
-import type { LedgerTime } from "./ledger_time.ts";
-import type { TraceFile } from "./traces.ts";
+import { type EndedStart, Ledger, type LedgerOptions, type LedgerTotals } from "./ledger.ts";
 
 /** What is configured; 0 turns a limb off, and a window of 0 is the total. */
 export interface CeilingLimits {
@@ -19,21 +16,8 @@ export interface CeilingLimits {
   window_ms: number;
 }
 
-export interface GlobalCeilingOptions {
-  time: LedgerTime;
-  traces: () => Iterable<TraceFile>;
-  log: (line: string) => void;
-}
-
-/** A start that is admitted and has not ended. */
 export interface StartUnderWay {
-  /** USD that the broker has metered for it by now. */
   readonly spent_usd: number;
-}
-
-/** USD in a text: cents, and more digits where cents would show zero. */
-export function usdText(usd: number): string {
-  return `$${usd.toFixed(usd > 0 && usd < 0.01 ? 6 : 2)}`;
 }
 
 export function windowText(window_ms: number): string {
@@ -58,14 +42,13 @@ export class GlobalCeiling {
   static async open(
     audit_root: string,
     limits: CeilingLimits,
-    options: GlobalCeilingOptions,
+    options: Omit<LedgerOptions, "window_ms">,
   ): Promise<GlobalCeiling> {
     const enabled = limits.budget_usd > 0 || limits.max_tasks > 0;
     const ledger = enabled ? await Ledger.open(audit_root, { ...options, window_ms: limits.window_ms }) : undefined;
     return new GlobalCeiling(limits, ledger);
   }
 
-  /** What is worth saying when the broker starts. */
   get warnings(): string[] {
     const view = this.view();
     const trouble = this.#ledger?.unreadable ?? this.#ledger?.unwritten;
@@ -73,7 +56,6 @@ export class GlobalCeiling {
     return [view.usd, view.tasks].flatMap(({ blocked, reason }) => blocked ? [reason] : []);
   }
 
-  /** Why a start is refused now, naming the limb; undefined when it is not. */
   refusal(): string | undefined {
     if (this.#ledger === undefined) return undefined;
     this.#ledger.retry();
@@ -96,7 +78,6 @@ export class GlobalCeiling {
     await recorded;
   }
 
-  /** The ledger forgets a task that is under way after all. */
   take(task_id: string): void {
     this.#ledger?.take(task_id);
   }
@@ -196,7 +177,6 @@ export class GlobalCeiling {
   }
 }
 
-/** What of the window has to pass. */
 function wait({ ages_out_in_ms }: LedgerTotals, alone: boolean): string {
   if (alone || ages_out_in_ms === undefined) return "wait until a task has ended and a window has passed";
   return `wait (the oldest entry ages out in ${formatDuration(ages_out_in_ms)})`;

@@ -12,6 +12,7 @@ import { LedgerFile, ledgerPath, type LedgerText } from "./ledger_file.ts";
 import { type DamagedLine, encodeLine, type OpenedLine, parseLedgerLine, type StartLine } from "./ledger_line.ts";
 import { type LedgerTime, TOLERATED_STEP_MS } from "./ledger_time.ts";
 import type { TraceFile } from "./traces.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 /** Lines are kept this long although the window is shorter: it may be made longer. */
 const RETAINED_MS = 31 * 86_400_000;
@@ -28,7 +29,6 @@ interface Entry {
 
 export interface LedgerTotals {
   usd: number;
-  /** Starts, those of damaged lines included. */
   starts: number;
   damaged_lines: number;
   /** Ends of the oldest and newest start that counts, in milliseconds since 1970. */
@@ -100,7 +100,6 @@ export class Ledger {
     return this.#unreadable;
   }
 
-  /** Why the last write failed; undefined once all is written. */
   get unwritten(): TaskdError | undefined {
     return this.#unwritten;
   }
@@ -177,7 +176,6 @@ export class Ledger {
     void this.#write(() => this.#replace());
   }
 
-  /** Waits for what is being written and gives the file up. */
   async close(): Promise<void> {
     this.totals();
     if (this.#unwritten !== undefined) void this.#write(() => this.#replace());
@@ -232,7 +230,11 @@ export class Ledger {
     }
     if (damaged_lines > 0) {
       this.#putLoaded({ kind: "damaged", lines: damaged_lines, ended_at: stampText(changed_ms) });
-      log(`ledger: ${damaged_lines} of ${lines.length} lines of ${this.path} are damaged; a copy is kept beside it`);
+      log(
+        `ledger: ${this.path}: damaged are ${damaged_lines} of ${
+          plural(lines.length, "line")
+        }; a copy is kept beside it`,
+      );
       this.#file?.keepCopy();
     }
     // A clock that was years ahead is no reason to go on with its time.
@@ -259,7 +261,7 @@ export class Ledger {
     const before = new Set(this.#opened?.before);
     const there = new Set<string>();
     let found = 0;
-    for (const { task_id, changed_ms } of traces()) {
+    for (const { task_id, changed_ms, spent_usd } of traces()) {
       if (before.has(task_id)) there.add(task_id);
       if (before.has(task_id) || this.#isKnown(task_id, changed_ms)) continue;
       if (this.#isForgotten(time.wall() - changed_ms)) continue;
@@ -273,14 +275,14 @@ export class Ledger {
         vendor: null,
         agent: null,
         auth: null,
-        usd: null,
+        usd: spent_usd(),
         usd_trusted: false,
         outcome: "unknown",
         retry_of: null,
       });
     }
     if (this.#opened !== undefined) this.#opened = { ...this.#opened, before: [...there] };
-    if (found > 0) log(`ledger: ${found} starts were not recorded at their end; what they cost is not known`);
+    if (found > 0) log(`ledger: ${found} starts were not recorded at their end; they count with what their traces say`);
   }
 
   /** Whether there is a line of that start; one that was made while the task waited at the gate does not record its end. */

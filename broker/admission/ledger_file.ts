@@ -8,11 +8,14 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, fileErrorCode, isStillAt, unlockAndClose, writeAll, writeFileAtomic } from "../../lib/fs.ts";
+import { AppendFile } from "../../lib/append_file.ts";
+import { fileError, fileErrorCode, makeDirectories, unlockAndClose, writeFileAtomic } from "../../lib/fs.ts";
 import { concat } from "../../lib/concat.ts";
 
 /** The most bytes of a ledger that are read: half a million starts. */
 const MAX_LEDGER_BYTES = 134_217_728;
+
+const MAX_READS = 4;
 
 export interface LedgerText {
   text: string;
@@ -28,8 +31,7 @@ export class LedgerFile {
   readonly path: string;
   readonly #lock: Deno.FsFile;
   /** Open for appending; undefined until the first line, and after a write whose outcome is not known. */
-  #file: Deno.FsFile | undefined;
-  #size = 0;
+  #file: AppendFile | undefined;
 
   private constructor(path: string, lock: Deno.FsFile) {
     this.path = path;
@@ -46,7 +48,7 @@ export class LedgerFile {
     const directory = `${audit_root}/global`;
     let lock: Deno.FsFile;
     try {
-      Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
+      makeDirectories(directory);
       const { isDirectory, mode } = Deno.lstatSync(directory);
       if (!isDirectory) throw new TaskdError("denied", `Cannot use ${directory}: it is not a directory`);
       if (((mode ?? 0o700) & 0o777) !== 0o700) Deno.chmodSync(directory, 0o700);
@@ -61,24 +63,31 @@ export class LedgerFile {
     });
   }
 
-  /**
-   * Everything in it; undefined when there is no file.
-   *
-   * @throws {TaskdError} `denied`, `too_large` or `unavailable`.
-   */
+  /** Everything in it; undefined when there is no file; throws `denied`, `too_large` or `unavailable`. */
   read(): LedgerText | undefined {
     const attempted = `Cannot read the ledger ${this.path}`;
     try {
       const { isFile, size, mode, mtime } = Deno.lstatSync(this.path);
       if (!isFile) throw new TaskdError("denied", `${attempted}: it is not a regular file`);
       if (size > MAX_LEDGER_BYTES) throw new TaskdError("too_large", `${attempted}: it has ${size} bytes`);
-      const text = Deno.readTextFileSync(this.path);
+      const text = this.#readWhole();
       if (((mode ?? 0o600) & 0o777) !== 0o600) Deno.chmodSync(this.path, 0o600);
       return { text, changed_ms: mtime?.getTime() ?? Infinity };
     } catch (error) {
       if (fileErrorCode(error) === "not_found") return undefined;
       throw fileError(error, attempted);
     }
+  }
+
+  /** Twice at least: a bit may flip in a read, and spend must not be forgotten for it. */
+  #readWhole(): string {
+    let text = Deno.readTextFileSync(this.path);
+    for (let read = 1; read < MAX_READS; read++) {
+      const again = Deno.readTextFileSync(this.path);
+      if (again === text) break;
+      text = again;
+    }
+    return text;
   }
 
   /**
@@ -88,31 +97,18 @@ export class LedgerFile {
    * @throws {TaskdError} `no_space`, `denied` or `unavailable`.
    */
   async append(line: Uint8Array): Promise<boolean> {
-    const file = this.#file;
-    if (file === undefined) return false;
     try {
-      if (!isStillAt(file, this.path) || file.statSync().size !== this.#size) {
-        this.#release();
-        return false;
+      if (this.#file?.isIntact()) {
+        await this.#file.append([line]);
+        return true;
       }
-      await writeAll(file, line);
-      await file.sync();
-      this.#size += line.length;
-      return true;
+      this.#release();
+      return false;
     } catch (error) {
-      this.#takeBack();
-      throw fileError(error, `Cannot write to the ledger ${this.path}`);
+      // The next write replaces the file: what the disk has is not known.
+      this.#release();
+      throw error;
     }
-  }
-
-  /** Removes what a failed write left; the next write replaces the file, since the disk's content is unknown. */
-  #takeBack(): void {
-    try {
-      this.#file?.truncateSync(this.#size);
-    } catch {
-      // It is replaced as a whole, or stays damaged and is read as such.
-    }
-    this.#release();
   }
 
   #release(): void {
@@ -120,18 +116,14 @@ export class LedgerFile {
     this.#file = undefined;
   }
 
-  /**
-   * Replaces the file.
-   *
-   * @throws {TaskdError} `no_space`, `denied` or `unavailable`; the old file is then as it was.
-   */
+  /** Replaces the file; throws `no_space`, `denied` or `unavailable`; the old file is then as it was. */
   async replace(lines: readonly Uint8Array[]): Promise<void> {
     this.#release();
     const whole = concat(lines);
     await writeFileAtomic(this.path, whole, 0o600);
     try {
-      this.#file = Deno.openSync(this.path, { append: true });
-      this.#size = whole.length;
+      const file = Deno.openSync(this.path, { append: true });
+      this.#file = new AppendFile(this.path, file, whole.length, `the ledger ${this.path}`);
     } catch (error) {
       throw fileError(error, `Cannot open the ledger ${this.path}`);
     }

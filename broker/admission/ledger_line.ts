@@ -1,19 +1,18 @@
 /**
- * The lines of the global ceiling's ledger, one JSON object each:
+ * The lines of the global ceiling's ledger, one JSON object with a checksum each:
  *
  * - `opened`, once, when a ledger is begun: the tasks that there were before, which it does not count;
  * - `start`, one for each task start, written at its end;
  * - `damaged`, in the place of lines that could not be read when the file was rewritten.
  *
- * What breaks a rule in any field is damaged: a figure of unknown meaning is never added up.
+ * What breaks a rule in any field, or its checksum, is damaged: a figure of unknown meaning is never added up.
  */
 
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { LANES } from "../agents.ts";
-import { parseJson } from "../../lib/text/json.ts";
+import { parseSealedJson, sealJson } from "../../lib/sealed_json.ts";
 
-/** The most bytes of a line but the first. */
 const MAX_LINE_BYTES = 4_096;
 /** The most USD that one start can have cost; more is no figure of this program's. */
 export const MAX_START_USD = 1e9;
@@ -64,13 +63,9 @@ export type LedgerLine = StartLine | DamagedLine | OpenedLine;
 
 const encoder = new TextEncoder();
 
-/**
- * The line with its newline.
- *
- * @throws {TaskdError} `internal` when it would be read back as damaged.
- */
+/** The line with its newline; throws `internal` when it would be read back as damaged. */
 export function encodeLine(line: LedgerLine): Uint8Array {
-  const text = JSON.stringify(line);
+  const text = sealJson(JSON.stringify(line));
   if (parseLedgerLine(text, line.kind === "opened") === undefined) {
     throw new TaskdError(
       "internal",
@@ -82,7 +77,7 @@ export function encodeLine(line: LedgerLine): Uint8Array {
 
 /** Parses a line without its newline; undefined when it is damaged. Only the first may be an `opened` one. */
 export function parseLedgerLine(text: string, first: boolean): LedgerLine | undefined {
-  const value = parseJson(text);
+  const value = parseSealedJson(text);
   const kind = typeof value === "object" && value !== null && "kind" in value ? value.kind : undefined;
   if (kind !== "start" && kind !== "damaged" && kind !== "opened") return undefined;
   if (kind === "opened" && !first) return undefined;

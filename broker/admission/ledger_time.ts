@@ -1,8 +1,7 @@
 /**
- * Two times of a ledger. Ages, which decide, are counted by a monotonic clock; stamps, which
- * have to outlive the process, are wall time that never goes back within a ledger. So setting
- * the clock back frees nothing early, and what was stamped by a clock that ran ahead does not
- * count forever.
+ * Two times of a ledger. Ages, which decide, are counted by a monotonic clock; stamps, which have to outlive the
+ * process, are wall time that never goes back within a ledger. So setting the clock back frees nothing early, and what
+ * was stamped by a clock that ran ahead does not count forever.
  */
 
 import type { Clock } from "../../lib/clock.ts";
@@ -27,12 +26,10 @@ export class LedgerTime {
     this.#offset_ms = this.#floor_ms - this.#seen_monotonic_ms;
   }
 
-  /** Monotonic milliseconds, for ages. */
   monotonic(): number {
     return this.#monotonic();
   }
 
-  /** Wall-clock milliseconds, as the system has them. */
   wall(): number {
     return this.#clock.now();
   }

@@ -3,6 +3,8 @@
  * that call themselves compatible leave out, add and bend fields.
  */
 
+import { parseJson } from "../../lib/text/json.ts";
+
 export interface ToolCall {
   id: string;
   name: string;
@@ -10,7 +12,6 @@ export interface ToolCall {
   arguments: string;
 }
 
-/** A message of the conversation, in the format's own spelling. */
 export type ChatMessage =
   | { role: "system" | "user"; content: string }
   | { role: "assistant"; content: string | null; tool_calls?: WireToolCall[] }
@@ -31,12 +32,10 @@ export interface Completion {
   cut: boolean;
 }
 
-/** Calls of one answer that are done. */
 const MAX_CALLS = 32;
 /** The longest text of an answer that is kept, in UTF-16 units. */
 const MAX_TEXT = 64 << 10;
 
-/** Reads the body of an answer; undefined when it is no chat completion. */
 export function parseCompletion(body: unknown): Completion | undefined {
   const choices = field(body, "choices");
   const choice = Array.isArray(choices) ? choices[0] : undefined;
@@ -64,7 +63,6 @@ export function parseCompletion(body: unknown): Completion | undefined {
   };
 }
 
-/** The answer as the message that goes back into the conversation. */
 export function assistantMessage({ text, calls }: Completion, max_arguments: number): ChatMessage {
   return {
     role: "assistant",
@@ -81,13 +79,7 @@ export function assistantMessage({ text, calls }: Completion, max_arguments: num
 }
 
 function returnable(json: string, max: number): string {
-  if (json.length > max) return "{}";
-  try {
-    JSON.parse(json);
-    return json;
-  } catch {
-    return "{}";
-  }
+  return json.length > max || parseJson(json) === undefined ? "{}" : json;
 }
 
 function readContent(content: unknown): string {

@@ -12,23 +12,29 @@ export interface AgentDatabase {
   path: string;
 }
 
+/** A symbolic link of the work tree, which is put aside while the agent works. */
+export interface AgentLink {
+  /** Relative to the work folder. */
+  path: string;
+  target: string;
+}
+
 export interface AgentConfig {
   /** `http://host:port` of the gateway, without a path. */
   gateway_url: string;
   token: string;
   model: string;
   instruction: string;
-  /** The work folder, absolute and without links. */
   work_dir: string;
   max_turns: number;
-  /** Symbolic links of the work tree that were put aside, for the prompt. */
-  links: number;
+  /** All of them: the agent sees them as links, and writes nothing in their place. */
+  links: AgentLink[];
   /** Copies of branches of databases; none when absent. */
   databases?: AgentDatabase[];
 }
 
 /** The longest line of configuration, in UTF-16 units. */
-export const MAX_CONFIG_LENGTH = 1 << 20;
+export const MAX_CONFIG_LENGTH = 64 << 20;
 
 export const DEFAULT_MAX_TURNS = 100;
 
@@ -36,7 +42,6 @@ export function encodeConfig(config: AgentConfig): string {
   return `${JSON.stringify(config)}\n`;
 }
 
-/** Reads the line; throws a plain error that names the field. */
 export function parseConfig(line: string): AgentConfig {
   const value: unknown = JSON.parse(line);
   if (typeof value !== "object" || value === null) throw new Error("the configuration is not an object");
@@ -60,17 +65,19 @@ export function parseConfig(line: string): AgentConfig {
     instruction: text("instruction"),
     work_dir: text("work_dir"),
     max_turns: count("max_turns"),
-    links: count("links"),
-    databases: databasesIn(fields.databases),
+    links: pairsIn(fields, "links", "path", "target").map(([path, target]) => ({ path, target })),
+    databases: pairsIn(fields, "databases", "name", "path").map(([name, path]) => ({ name, path })),
   };
 }
 
-function databasesIn(value: unknown): AgentDatabase[] {
-  if (value === undefined) return [];
-  if (!Array.isArray(value)) throw new Error("the configuration's databases are not a list");
+function pairsIn(fields: Record<string, unknown>, list: string, one: string, other: string): [string, string][] {
+  const value = fields[list] ?? [];
+  if (!Array.isArray(value)) throw new Error(`the configuration's ${list} are not a list`);
   return value.map((entry: unknown) => {
-    const { name, path } = typeof entry === "object" && entry !== null ? entry as Record<string, unknown> : {};
-    if (typeof name === "string" && typeof path === "string") return { name, path };
-    throw new Error("the configuration's databases lack a name or a path");
+    const { [one]: first, [other]: second } = typeof entry === "object" && entry !== null
+      ? entry as Record<string, unknown>
+      : {};
+    if (typeof first === "string" && typeof second === "string") return [first, second];
+    throw new Error(`the configuration's ${list} lack a ${one} or a ${other}`);
   });
 }

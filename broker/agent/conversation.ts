@@ -56,9 +56,9 @@ class Conversation {
 
   constructor(run: AgentRun) {
     this.#run = run;
-    const { work_dir, databases = [] } = run.config;
+    const { work_dir, links, databases = [] } = run.config;
     this.#context = {
-      tree: new WorkTree(work_dir),
+      tree: new WorkTree(work_dir, { links }),
       clock: run.clock,
       ...(databases.length === 0 ? {} : { databases: new AgentDatabases(databases, run.clock) }),
     };
@@ -69,7 +69,6 @@ class Conversation {
     ];
   }
 
-  /** One turn; the end, when it was the last. */
   async next(): Promise<{ outcome: AgentOutcome; summary: string } | undefined> {
     const { model, onProgress } = this.#run;
     this.turn++;
@@ -89,7 +88,6 @@ class Conversation {
     this.#messages.push({ role: "user", content: NUDGE });
   }
 
-  /** Does all calls of one answer, in their order; the summary when one of them was `finish`. */
   async #doCalls({ calls, dropped_calls }: Completion): Promise<string | undefined> {
     const same = JSON.stringify(calls.map((call) => [call.name, call.arguments]));
     this.#repeats = same === this.#last_calls ? this.#repeats + 1 : 0;

@@ -32,7 +32,7 @@ async function run(work_dir: string, max_turns: number, answer: (turn: number) =
     instruction: "Do it",
     work_dir,
     max_turns,
-    links: 0,
+    links: [],
   };
   const outcome = await runAgent({ config, model, clock, onProgress });
   return { outcome, requests, rows };

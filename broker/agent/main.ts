@@ -33,7 +33,6 @@ function print(row: AgentProgress): void {
   for (let done = 0; done < bytes.length;) done += Deno.stdout.writeSync(bytes.subarray(done));
 }
 
-/** Does the task that the standard input configures, and returns the exit status. */
 export async function runBuiltInAgent(): Promise<number> {
   const input = Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader();
   const config = parseConfig(await readFirstLine(input));

@@ -13,7 +13,6 @@ import { readText } from "../../lib/http/response_text.ts";
 const MAX_ANSWER_BYTES = 8 << 20;
 /** Milliseconds one request may take: slow local models need minutes. */
 const REQUEST_MS = 10 * 60_000;
-/** Requests for one completion. */
 const MAX_ATTEMPTS = 6;
 /** The longest Retry-After that is obeyed; a longer one ends the run. */
 const MAX_WAIT_MS = 120_000;
@@ -39,7 +38,6 @@ export interface ModelClientOptions {
   onProgress(row: AgentProgress): void;
 }
 
-/** Statuses after which another attempt may succeed. */
 const TRANSIENT = new Set([408, 409, 425, 429, 500, 502, 503, 504, 529]);
 
 /** What the gateway's own problems mean that end the run; the endpoint may answer the same status for its own reasons. */
@@ -118,7 +116,6 @@ export class ModelClient {
   }
 }
 
-/** Milliseconds that a Retry-After header asks for. */
 function retryAfter(header: string | null, clock: Clock): number | undefined {
   if (header === null) return undefined;
   if (/^\d{1,9}(\.\d+)?$/.test(header)) return Number(header) * 1_000;
@@ -126,7 +123,6 @@ function retryAfter(header: string | null, clock: Clock): number | undefined {
   return Number.isNaN(at) ? undefined : Math.max(0, at - clock.now());
 }
 
-/** The problem type of RFC 9457; empty when the body has none. */
 function typeOf(body: unknown): string {
   const type = typeof body === "object" && body !== null && "type" in body ? body.type : undefined;
   return typeof type === "string" ? type : "";

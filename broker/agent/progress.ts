@@ -9,7 +9,6 @@ import { escapeJson, sanitizeLine } from "../../lib/text/sanitize.ts";
 export const OUTCOMES = {
   /** It called `finish`, or stopped calling tools. */
   finished: 0,
-  /** Something that no other outcome names. */
   failed: 1,
   turn_limit: 3,
   /** The gateway answered 402: the budget is spent. */
@@ -18,27 +17,21 @@ export const OUTCOMES = {
   request_cap: 5,
   /** The gateway answered 401: the task has ended. */
   token_refused: 6,
-  /** The gateway or the endpoint refused the request. */
   request_refused: 7,
   /** Neither answered, after all attempts. */
   model_unavailable: 8,
-  /** What the endpoint answers is not a chat completion. */
   bad_model_output: 9,
 } as const;
 
 export type AgentOutcome = keyof typeof OUTCOMES;
 
 export type AgentProgress =
-  /** The agent asks the model. */
   | { type: "turn"; turn: number }
-  /** The model's text beside its calls. */
   | { type: "said"; turn: number; text: string }
   | { type: "tool"; turn: number; tool: string; ok: boolean; summary: string }
-  /** The gateway or the endpoint asked to retry later. */
   | { type: "waiting"; wait_ms: number; summary: string }
   | { type: "result"; outcome: AgentOutcome; summary: string; turns: number; requests: number };
 
-/** The longest text of a row, in UTF-16 units. */
 export const MAX_PROGRESS_TEXT = 2_000;
 
 /** `text` on one line, safe to show, and not longer than `max`. */

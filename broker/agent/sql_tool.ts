@@ -12,7 +12,6 @@ import type { SqlAnswer, SqlRequest } from "./sql_worker.ts";
 import { ToolError } from "./work_tree.ts";
 import { plural } from "../../lib/text/plural.ts";
 
-/** Rows that one call shows. */
 const MAX_ROWS = 200;
 /** The longest value that is shown, in UTF-16 units. */
 const MAX_VALUE_LENGTH = 1_000;
@@ -20,7 +19,6 @@ const MAX_VALUE_LENGTH = 1_000;
 const MAX_SQL_LENGTH = 1 << 20;
 /** What SQLite may allocate: in all of the process, and never more again while it lives. */
 const MAX_MEMORY_BYTES = 256 << 20;
-/** Milliseconds after which a call is abandoned. */
 const SQL_MS = 60_000;
 
 export interface SqlResult {
@@ -111,7 +109,7 @@ function inWords(name: string, { statements, changes, rows }: SqlAnswer & { ok: 
   if (rows === undefined) return { text: `done: ${changed}`, summary: `${name}: ${changed}` };
   const { columns, values, more } = rows;
   const lines = [columns.join(" | "), ...values.map((row) => row.join(" | "))];
-  if (more) lines.push(`(only the first ${values.length} rows are shown)`);
+  if (more) lines.push(`(only the first ${plural(values.length, "row")} shown)`);
   const found = more ? `${values.length} or more rows` : plural(values.length, "row");
   return { text: [found, ...lines].join("\n"), summary: `${name}: ${changes > 0 ? `${changed}, ` : ""}${found}` };
 }

@@ -55,6 +55,10 @@ Deno.test("sql runs every statement of a call in turn and shows the rows of the 
   assertStringIncludes(await bench.text("PRAGMA table_info(items)"), '"name" | "TEXT"');
   assertStringIncludes(await bench.text("DELETE FROM items WHERE id = 2 RETURNING id"), "1 row\nid\n2");
   assertEquals(await bench.text(" /* nothing */ ;"), "done: 0 statements, 0 rows changed");
+  // A statement that changes no rows leaves the number of the one before it.
+  const mixed = "UPDATE items SET name = 'x'; ALTER TABLE items ADD COLUMN note; INSERT INTO items(id) VALUES (3), (4)";
+  assertEquals(await bench.text(mixed), "done: 3 statements, 3 rows changed");
+  await bench.text("DELETE FROM items WHERE id > 2; ALTER TABLE items DROP COLUMN note");
   assertEquals(await bench.text("DELETE FROM items WHERE id = 1"), "done: 1 statement, 1 row changed");
   assertEquals(bench.files(), ["shop.db"]);
 });
@@ -98,7 +102,7 @@ Deno.test("sql shows a bounded part of a large answer", async () => {
   using bench = new Bench();
   const many = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000000) SELECT x FROM c";
   const text = await bench.text(many);
-  assertStringIncludes(text, "only the first 200 rows are shown");
+  assertStringIncludes(text, "only the first 200 rows shown");
   assertStringIncludes(await bench.text("SELECT zeroblob(100000) AS b"), "[cut: 200000 in all]");
 });
 

@@ -9,14 +9,12 @@
 import { DatabaseSync } from "node:sqlite";
 
 export interface SqlRequest {
-  /** Absolute path of the database. */
   path: string;
   sql: string;
   /** Rows of the last statement to return. */
   max_rows: number;
   /** UTF-16 units of a value to return. */
   max_value_length: number;
-  /** Bytes that SQLite may allocate. */
   max_memory_bytes: number;
 }
 
@@ -32,7 +30,7 @@ export type SqlAnswer =
   | { ok: false; message: string; done: number };
 
 type Values = (null | bigint | number | string | Uint8Array)[];
-type Statement = { columns(): { name: string }[]; all(): Values[]; run(): { changes: bigint } };
+type Statement = { columns(): { name: string }[]; all(): Values[]; run(): void };
 /** The part of node:sqlite that is used here; its types lack setAuthorizer and rows as arrays. */
 type Connection = {
   prepare(sql: string): Statement & { readonly sourceSQL: string };
@@ -50,7 +48,6 @@ const PRAGMAS = new Set(
     "foreign_keys defer_foreign_keys recursive_triggers integrity_check quick_check user_version application_id " +
     "data_version encoding page_count page_size freelist_count legacy_alter_table optimize").split(" "),
 );
-/** Milliseconds that a statement waits for a lock. */
 const BUSY_MS = 5_000;
 
 function isAllowed(action: number, a: string | null, b: string | null): boolean {
@@ -69,7 +66,6 @@ function trimStart(sql: string): string {
   }
 }
 
-/** The first `limit` rows where the statement can be a subquery, else all. */
 function rowsOf(db: Connection, text: string, limit: number): Values[] {
   let limited: Statement;
   try {
@@ -92,7 +88,8 @@ function formatValue(value: Values[number], max_length: number): string {
 
 function run(db: Connection, { sql, max_rows, max_value_length }: SqlRequest): SqlAnswer {
   let done = 0;
-  let changes = 0;
+  const changed = () => Number(db.prepare("SELECT total_changes()").all()[0]![0]);
+  const before = changed();
   let rows: (SqlAnswer & { ok: true })["rows"];
   try {
     for (let rest = trimStart(sql); rest !== "";) {
@@ -100,7 +97,7 @@ function run(db: Connection, { sql, max_rows, max_value_length }: SqlRequest): S
       const text = statement.sourceSQL;
       rows = undefined;
       const columns = statement.columns().map(({ name }) => name);
-      if (columns.length === 0) changes += Number(statement.run().changes);
+      if (columns.length === 0) statement.run();
       else {
         const all = rowsOf(db, text, max_rows + 1);
         rows = {
@@ -112,13 +109,12 @@ function run(db: Connection, { sql, max_rows, max_value_length }: SqlRequest): S
       done++;
       rest = trimStart(rest.slice(text.length));
     }
-    return { ok: true, statements: done, changes, ...(rows === undefined ? {} : { rows }) };
+    return { ok: true, statements: done, changes: changed() - before, ...(rows === undefined ? {} : { rows }) };
   } catch (error) {
     return { ok: false, message: messageOf(error), done };
   }
 }
 
-/** Rolls back a transaction that the statements left open; returns whether there was one. */
 function rollBack(db: Connection): boolean {
   try {
     db.exec("ROLLBACK");

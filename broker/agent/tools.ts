@@ -8,16 +8,15 @@ import type { Clock } from "../../lib/clock.ts";
 import type { AgentDatabases } from "./sql_tool.ts";
 import { ToolError, type WorkTree } from "./work_tree.ts";
 import { plural } from "../../lib/text/plural.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** The longest answer of a tool, in UTF-16 units. */
 export const MAX_ANSWER_LENGTH = 48 << 10;
 /** The longest arguments of a call, in UTF-16 units: a file of the largest size, escaped. */
 export const MAX_ARGUMENTS_LENGTH = 2 << 20;
-/** Lines that `search` reports. */
 const MAX_MATCHES = 200;
 /** The longest line that `search` shows, in UTF-16 units. */
 const MAX_SHOWN_LINE = 300;
-/** The longest text that is searched for, in UTF-16 units. */
 const MAX_NEEDLE = 1_000;
 /** Milliseconds after which `search` reports what it has. */
 const SEARCH_MS = 5_000;
@@ -118,12 +117,12 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
     async run(args, { tree }) {
       const path = args.text("path");
       const { entries, more } = await tree.list(path);
-      const shown = entries.map(({ name, kind, size_bytes }) =>
+      const shown = entries.map(({ name, kind, size_bytes, target }) =>
         kind === "folder"
           ? `${name}/`
           : kind === "file"
           ? `${name} (${plural(size_bytes!, "byte")})`
-          : `${name} (${kind}, off limits)`
+          : `${name} (${target === undefined ? kind : `link to ${JSON.stringify(target)}`}, off limits)`
       );
       const text = [...shown, ...(more ? ["... and more that are not shown"] : [])].join("\n");
       return { ok: true, text: text === "" ? "(empty)" : text, summary: `${path}: ${plural(entries.length, "entry")}` };
@@ -167,7 +166,6 @@ function toolNames({ databases }: { databases: boolean }): string[] {
   return Object.keys(TOOLS).filter((name) => databases || !TOOLS[name]!.needs_databases);
 }
 
-/** The table as the `tools` of a chat completion. */
 export function toolDefinitions(has: { databases: boolean } = { databases: false }): unknown[] {
   return toolNames(has).map((name) => [name, TOOLS[name]!] as const).map(([name, { description, parameters }]) => ({
     type: "function",
@@ -205,19 +203,14 @@ export async function callTool(name: string, json: string, context: ToolContext)
   }
 }
 
-/** A call's arguments, read by the tool's own table. */
 class Arguments {
   readonly #values: Record<string, unknown>;
 
   constructor(json: string, parameters: Tool["parameters"]) {
     if (json.length > MAX_ARGUMENTS_LENGTH) throw new ToolError("The arguments are too large");
-    let values: unknown;
-    try {
-      // Some endpoints send nothing where there are no arguments.
-      values = JSON.parse(json === "" ? "{}" : json);
-    } catch {
-      throw new ToolError("The arguments are not valid JSON");
-    }
+    // Some endpoints send nothing where there are no arguments.
+    const values = parseJson(json === "" ? "{}" : json);
+    if (values === undefined) throw new ToolError("The arguments are not valid JSON");
     if (typeof values !== "object" || values === null || Array.isArray(values)) {
       throw new ToolError("The arguments are not a JSON object");
     }
@@ -246,7 +239,6 @@ class Arguments {
     return Object.hasOwn(this.#values, name);
   }
 
-  /** A count of at least 1. */
   integer(name: string, fallback: number): number {
     return Math.max(1, this.has(name) ? Number(this.#values[name]) : fallback);
   }

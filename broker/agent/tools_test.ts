@@ -86,12 +86,15 @@ Deno.test("search is bounded in matches, line length and time, and takes its tex
   assertStringIncludes(await bench.call("search", { text: "absent" }), "the time is up");
 });
 
-Deno.test("search tells when there are more entries than it looks at", async () => {
+Deno.test("search says when there are more entries than it reads", async () => {
   using bench = new Bench();
   bench.file("a.txt", "needle\n");
   bench.file("b.txt", "");
   const search = async (max_walked: number) =>
-    await callTool("search", '{"text":"needle"}', { tree: new WorkTree(bench.work, max_walked), clock: bench.clock });
+    await callTool("search", '{"text":"needle"}', {
+      tree: new WorkTree(bench.work, { max_walked }),
+      clock: bench.clock,
+    });
   const whole = await search(2);
   assertEquals([whole.text, whole.summary], ["a.txt:1: needle", "1 match"]);
   assertEquals((await search(1)).text, "no match\n(stopped after 1 entry, the rest was not searched)");

@@ -4,10 +4,13 @@
  * Paths are relative and stay inside; no component may be a symbolic link, a device, a FIFO or git's own folder.
  * Deno's permissions alone do not hold this: they compare paths as written and follow links. What is opened is
  * compared with what was inspected, and a file that has a second name is never written, since that name may be outside.
+ * Links of the repository were put aside before, and come back after: here they are known by name, so that nothing is
+ * written in their place.
  */
 
 import { plural } from "../../lib/text/plural.ts";
 import { hasGitName } from "../../lib/text/git_name.ts";
+import type { AgentLink } from "./config.ts";
 
 /** A call that cannot be done; the model reads the message. */
 export class ToolError extends Error {
@@ -26,9 +29,15 @@ export interface ListedEntry {
   name: string;
   kind: "file" | "folder" | "link" | "other";
   size_bytes?: number;
+  target?: string;
 }
 
-/** The components of `path`; throws {@linkcode ToolError} for what may not be named. */
+export interface WorkTreeOptions {
+  /** Links that were put aside; paths are relative to the folder. */
+  links?: readonly AgentLink[];
+  max_walked?: number;
+}
+
 export function parsePath(path: string): string[] {
   const shown = JSON.stringify(path.slice(0, 80));
   const refuse = (why: string): never => {
@@ -51,11 +60,13 @@ export function parsePath(path: string): string[] {
 export class WorkTree {
   readonly #root: string;
   readonly #max_walked: number;
+  readonly #links: ReadonlyMap<string, string>;
 
   /** Of the folder at `root`, absolute and without links. */
-  constructor(root: string, max_walked = MAX_WALKED) {
+  constructor(root: string, { links = [], max_walked = MAX_WALKED }: WorkTreeOptions = {}) {
     this.#root = root;
     this.#max_walked = max_walked;
+    this.#links = new Map(links.map(({ path, target }) => [path, target]));
   }
 
   /** A file's text; a file that is too large, or not UTF-8, is refused. */
@@ -70,7 +81,6 @@ export class WorkTree {
     }
   }
 
-  /** Writes a whole file, making its folders; returns whether it is new. */
   async write(path: string, text: string): Promise<"created" | "replaced"> {
     const bytes = new TextEncoder().encode(text);
     if (bytes.length > MAX_FILE_BYTES) throw new ToolError(`A file may have at most ${MAX_FILE_BYTES} bytes`);
@@ -97,8 +107,8 @@ export class WorkTree {
 
   /** The entries of a folder, sorted by name, at most {@linkcode MAX_LISTED}; `more` when there were others. */
   async list(path: string): Promise<{ entries: ListedEntry[]; more: boolean }> {
-    const { folder } = await this.#folder(path);
-    const names: Deno.DirEntry[] = [];
+    const { folder, parts } = await this.#folder(path);
+    const names: { name: string; target?: string }[] = this.#linksIn(parts);
     await system(path, async () => {
       for await (const entry of Deno.readDir(folder)) {
         if (!hasGitName(entry.name)) names.push(entry);
@@ -107,7 +117,11 @@ export class WorkTree {
     });
     names.sort((a, b) => a.name < b.name ? -1 : 1);
     const entries: ListedEntry[] = [];
-    for (const { name } of names.slice(0, MAX_LISTED)) {
+    for (const { name, target } of names.slice(0, MAX_LISTED)) {
+      if (target !== undefined) {
+        entries.push({ name, kind: "link", target });
+        continue;
+      }
       const info = await lstatIfThere(`${folder}/${name}`, path);
       // Gone again, or a name that is not UTF-8: no path leads there.
       if (info === undefined) {
@@ -154,6 +168,14 @@ export class WorkTree {
     }
   }
 
+  #linksIn(parts: readonly string[]): { name: string; target: string }[] {
+    const folder = parts.map((part) => `${part}/`).join("");
+    return [...this.#links].flatMap(([path, target]) => {
+      const name = path.slice(folder.length);
+      return path.startsWith(folder) && !name.includes("/") ? [{ name, target }] : [];
+    });
+  }
+
   async #folder(path: string): Promise<{ folder: string; parts: string[] }> {
     const parts = parsePath(path);
     const { full, info } = await this.#inspect(parts, path);
@@ -174,7 +196,12 @@ export class WorkTree {
   async #inspect(parts: string[], path: string): Promise<{ full: string; info: Deno.FileInfo | undefined }> {
     let full = this.#root;
     let info: Deno.FileInfo | undefined = await Deno.lstat(full);
-    for (const part of parts) {
+    for (const [index, part] of parts.entries()) {
+      const target = this.#links.get(parts.slice(0, index + 1).join("/"));
+      if (target !== undefined) {
+        const leads = `to ${JSON.stringify(target)}, which cannot be followed or replaced here`;
+        throw new ToolError(`${JSON.stringify(path)} is or goes through a symbolic link ${leads}`);
+      }
       if (info === undefined) return { full: [this.#root, ...parts].join("/"), info };
       if (!info.isDirectory) throw new ToolError(`${JSON.stringify(path)} goes through something that is no folder`);
       full = `${full}/${part}`;

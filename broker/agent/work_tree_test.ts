@@ -85,3 +85,26 @@ Deno.test("write() keeps a file's mode and its byte order mark, and makes folder
   assertEquals(Deno.statSync(`${folder.work}/run.sh`).mode! & 0o777, 0o755);
   assertEquals(await Array.fromAsync(folder.tree.files(".")), ["run.sh", "a/b/c.txt"]);
 });
+
+Deno.test("links that were put aside are listed as links, and nothing takes their place", async () => {
+  using at = new Folder();
+  await Deno.mkdir(`${at.work}/lib`);
+  await Deno.writeTextFile(`${at.work}/lib/a.ts`, "a");
+  const links = [{ path: "current", target: "lib" }, { path: "lib/b.ts", target: "a.ts" }];
+  const tree = new WorkTree(at.work, { links });
+  for (const path of ["current", "current/a.ts", "current/new/file", "lib/b.ts", "lib//./b.ts"]) {
+    await assertRejects(() => tree.read(path), ToolError, "symbolic link");
+    await assertRejects(() => tree.write(path, "x"), ToolError, 'symbolic link to "');
+    await assertRejects(() => tree.list(path), ToolError, "symbolic link");
+  }
+  assertEquals((await tree.list(".")).entries, [
+    { name: "current", kind: "link", target: "lib" },
+    { name: "lib", kind: "folder" },
+  ]);
+  assertEquals((await tree.list("lib")).entries, [
+    { name: "a.ts", kind: "file", size_bytes: 1 },
+    { name: "b.ts", kind: "link", target: "a.ts" },
+  ]);
+  assertEquals(await tree.write("currently", "x"), "created");
+  assertEquals(Deno.readDirSync(at.work).map(({ name }) => name).toArray().sort(), ["currently", "lib"]);
+});

@@ -1,15 +1,27 @@
 /**
- * What the listeners ask of the engine: the broker's operations, without HTTP. The
- * server and the web pages know nothing else of it, so both are tested with an engine
- * of the test's own.
+ * What the listeners ask of the engine: the broker's operations, without HTTP. The server and the web pages know
+ * nothing else of it, so both are tested with an engine of the test's own.
  *
  * Ids are whole ids here; a caller that takes a prefix from a person resolves it first.
  */
 
+import type { ApprovalRequest } from "../task/approval.ts";
 import type { PolicyView } from "../settings/policy_view.ts";
 import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../task/schema.ts";
+import type { Decider } from "../task/stages.ts";
 import type { TaskStore } from "../task/task_store.ts";
-import type { CeilingView, Health, PendingTask, QueueItemView, TaskView } from "./wire.ts";
+import type {
+  BasesView,
+  CeilingView,
+  DatabaseDiffQuery,
+  DatabaseRows,
+  Health,
+  PendingTask,
+  Pruned,
+  QueueItemView,
+  TaskView,
+  Verification,
+} from "./wire.ts";
 
 /** A running broker. Every method throws a `TaskdError`, whose code decides the HTTP status. */
 export interface BrokerEngine {
@@ -36,41 +48,53 @@ export interface BrokerEngine {
   onSpend(listener: (task_id: string, spend: SpendFigures) => void): () => void;
 
   /**
-   * The diff that a person reads, cut at 4 MiB; throws `not_found` before there is one. What the gate names is the digest
-   * of the whole change (docs/explanation/approval.md), not of these bytes.
+   * The diff that a person reads, cut at 4 MiB; throws `not_found` before there is one, `altered`. What the gate names is
+   * the digest of all that would happen (docs/explanation/approval.md), not of these bytes.
    */
   diff(id: string): Promise<Uint8Array<ArrayBuffer>>;
 
-  /** What the broker established; throws `not_found` before there is anything. */
+  /** What the broker established; throws `not_found` before there is anything, `altered`. */
   brief(id: string): Promise<TrustBrief>;
 
-  /** Tasks at the gate, oldest first. */
+  /**
+   * A page of the rows of a database that a task changed, between the two points that its gate is bound to; throws
+   * `not_found` where it changed none, and once they are gone from the branch store.
+   */
+  databaseDiff(id: string, query: DatabaseDiffQuery, signal: AbortSignal): Promise<DatabaseRows>;
+
+  /** What an approval has led to, verified from the task's record alone; throws `not_found`. */
+  verification(id: string): Promise<Verification>;
+
+  /** What has happened since to what the task's change was made from; asks the code host and the branch store. */
+  bases(id: string): Promise<BasesView>;
+
   pending(): PendingTask[];
 
-  /** Approves; throws `wrong_state`, `stale_diff` or `expired`, `not_acknowledged` with `missing`. */
-  approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void>;
+  /** Approves; throws `wrong_state`, `stale_diff`, `altered` or `expired`, `not_acknowledged` with `missing`. */
+  approve(id: string, request: ApprovalRequest): Promise<void>;
 
   /** Denies; throws as {@linkcode approve}. */
-  deny(id: string, reason: string): Promise<void>;
+  deny(id: string, reason: string, by?: Decider): Promise<void>;
 
-  /** Ends a task in any stage before the push; throws `wrong_state`. */
-  kill(id: string, reason: string): Promise<void>;
+  /** Begins another round for what waits in `push_failed` or `data_waits`; throws `wrong_state`. */
+  push(id: string, by?: Decider): Promise<void>;
 
-  /** Removes the traces, diffs and logs of tasks that ended before `before_ms`; returns their ids. */
-  prune(options: { before_ms: number; dry_run: boolean }): Promise<string[]>;
+  /** Ends a task in any stage before the push, or gives up what waits to land; throws `wrong_state`. */
+  kill(id: string, reason: string, by?: Decider): Promise<void>;
+
+  /** Removes the traces, diffs and logs of tasks that ended before `before_ms`, and mirrors not used since. */
+  prune(options: { before_ms: number; dry_run: boolean }): Promise<Pruned>;
 
   policy(): PolicyView;
   ceiling(): CeilingView;
 
   /** Adds to the queue; durable when it resolves. */
   enqueue(request: SubmitRequest): Promise<QueueItemView>;
-  /** The queue, oldest first. */
   queue(): QueueItemView[];
   /** Takes an item off the queue, or ends its task; throws `not_found` or `wrong_state`. */
-  cancelQueued(id: string): Promise<void>;
+  cancelQueued(id: string, by?: Decider): Promise<void>;
 
   health(): Health;
 
-  /** The metrics in Prometheus text format. */
   metrics(): Promise<string>;
 }

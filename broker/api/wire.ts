@@ -13,14 +13,16 @@ import {
   SPEND,
   SUBMIT_REQUEST,
   TASK_RECORD,
-  TASK_STATS,
   TASK_SUMMARY,
   TRUST_BRIEF,
 } from "../task/schema.ts";
-import { GATE } from "../task/stages.ts";
-import { AMOUNT, COUNT, RANDOM_ID, SHA256, TEXT, TIME, WORD, WORDS } from "../task/values.ts";
+import { TASK_STATS } from "../task/stats_schema.ts";
+import { DATABASE_DIFF_QUERY, DATABASE_ROWS, type DatabaseDiffQuery, type DatabaseRows } from "../task/row_pages.ts";
+import { GATE, SEEN } from "../task/stages.ts";
+import { AMOUNT, COUNT, RANDOM_ID, SHA256, TEXT, TIME, WORD, WORDS } from "../task/value_schemas.ts";
 
-export { POLICY_VIEW, SUBMIT_REQUEST, TRUST_BRIEF };
+export { DATABASE_DIFF_QUERY, DATABASE_ROWS, POLICY_VIEW, SUBMIT_REQUEST, TRUST_BRIEF };
+export type { DatabaseDiffQuery, DatabaseRows };
 
 /** The most bytes of a request's body. */
 export const MAX_BODY_BYTES = 1 << 20;
@@ -30,7 +32,6 @@ const live = v.exactOptional(SPEND);
 
 /** Paths of what belongs to a task. */
 const TASK_LINKS = v.strictObject({ self: WORD, events: WORD, diff: WORD, brief: WORD, log: WORD });
-/** See {@linkcode TASK_LINKS}. */
 export type TaskLinks = v.InferOutput<typeof TASK_LINKS>;
 
 /** The paths of the task `id`. */
@@ -41,7 +42,6 @@ export function taskLinks(id: string): TaskLinks {
 
 /** Answer of `POST /tasks` and `/retry`. */
 export const SUBMITTED = v.strictObject({ id, stage, links: TASK_LINKS });
-/** See {@linkcode SUBMITTED}. */
 export type Submitted = v.InferOutput<typeof SUBMITTED>;
 
 const TASK_LIST_ITEM = v.strictObject({
@@ -58,7 +58,6 @@ export const TASK_LIST = v.strictObject({
   /** The value of `before` for the next page; absent on the last. */
   next: v.exactOptional(id),
 });
-/** See {@linkcode TASK_LIST}. */
 export type TaskList = v.InferOutput<typeof TASK_LIST>;
 
 /** Answer of `GET /tasks/<id>`; `<id>` may be any unique prefix. */
@@ -74,7 +73,6 @@ export const TASK_VIEW = v.strictObject({
   refused_egress: REFUSED_EGRESS,
   links: TASK_LINKS,
 });
-/** See {@linkcode TASK_VIEW}. */
 export type TaskView = v.InferOutput<typeof TASK_VIEW>;
 
 const { outcome, reason, gate, pushed } = ROW_EVENTS.stage.entries;
@@ -93,6 +91,7 @@ export const TASK_EVENTS = {
   note: v.strictObject({ ts: TIME, ...ROW_EVENTS.note.entries }),
   result: v.strictObject({ ts: TIME, outcome: v.nonOptional(outcome), reason: TEXT, pushed }),
 };
+/** Something that has happened to a task, as `GET /tasks/<id>/events` says it. */
 export type TaskEventView = {
   [E in keyof typeof TASK_EVENTS]: { event: E; data: v.InferOutput<(typeof TASK_EVENTS)[E]> };
 }[keyof typeof TASK_EVENTS];
@@ -119,11 +118,35 @@ export type PendingTask = v.InferOutput<typeof PENDING_TASK>;
 /** Answer of `GET /admin/pending`, oldest first. */
 export const PENDING_LIST = v.strictObject({ tasks: v.array(PENDING_TASK) });
 
+/** Answer of `GET /admin/tasks/<id>/bases`. */
+export const BASES_VIEW = v.strictObject({
+  /** Sentences, one for each base that is not where it was; may hold any name. */
+  notes: v.array(v.string()),
+});
+export type BasesView = v.InferOutput<typeof BASES_VIEW>;
+
 /** Body of `POST /admin/tasks/<id>/approve`. */
 export const APPROVE_REQUEST = v.strictObject({
   diff_sha256: SHA256,
   acknowledge: v.optional(v.pipe(v.array(v.pipe(WORD, v.minLength(1))), v.maxLength(256)), []),
+  /** What was shown before, for the record. */
+  seen: v.exactOptional(SEEN),
 });
+
+/** Answer of `GET /tasks/<id>/verification`. */
+export const VERIFICATION = v.strictObject({
+  id,
+  /** Whether every check holds. */
+  verified: v.boolean(),
+  /** Of what there is: a task that was not approved, or has not landed, has fewer. */
+  checks: v.array(v.strictObject({
+    what: v.picklist(["trace", "digest", "brief", "diff", "rows", "approval", "commit", "data"]),
+    holds: v.boolean(),
+    /** What was found. */
+    detail: TEXT,
+  })),
+});
+export type Verification = v.InferOutput<typeof VERIFICATION>;
 
 /** Body of `POST /admin/tasks/<id>/deny` and `/kill`; may be empty. */
 export const REASON_REQUEST = v.strictObject({ reason: v.optional(WORD, "") });
@@ -135,7 +158,6 @@ const LIMB = v.strictObject({
   /** Why; empty when it does not. */
   reason: v.string(),
 });
-/** See {@linkcode LIMB}. */
 export type LimbView = v.InferOutput<typeof LIMB>;
 
 /** Answer of `GET /admin/ceiling`, and `global_ceiling` of `stats --json`. */
@@ -161,7 +183,6 @@ export const CEILING_VIEW = v.strictObject({
   oldest_entry: v.nullable(TIME),
   newest_entry: v.nullable(TIME),
 });
-/** See {@linkcode CEILING_VIEW}. */
 export type CeilingView = v.InferOutput<typeof CEILING_VIEW>;
 
 /** The states of a queue item. */
@@ -192,7 +213,6 @@ export const QUEUE_ITEM = v.strictObject({
   /** Why it ended as it did. */
   reason: v.exactOptional(TEXT),
 });
-/** See {@linkcode QUEUE_ITEM}. */
 export type QueueItemView = v.InferOutput<typeof QUEUE_ITEM>;
 
 /** Answer of `GET /queue`, oldest first. */
@@ -210,28 +230,26 @@ export const HEALTH = v.strictObject({
   /** Tasks at the gate. */
   pending: COUNT,
 });
-/** See {@linkcode HEALTH}. */
 export type Health = v.InferOutput<typeof HEALTH>;
 
-/** Body of `POST /admin/prune`: tasks that ended before that moment. */
+/** Body of `POST /admin/prune`: tasks that ended, and mirrors last used, before that moment. */
 export const PRUNE_REQUEST = v.strictObject({ before: TIME, dry_run: v.optional(v.boolean(), false) });
 
 /** The answer to `POST /admin/prune`. */
 export const PRUNED = v.strictObject({
-  /** Ids of what was removed, or would be. */
+  /** Ids of the tasks that were removed, or would be. */
   pruned: v.array(id),
+  /** Mirrors of repositories that were removed, or would be, the longest unused first. */
+  mirrors: v.array(v.strictObject({ repo: v.string(), bytes: COUNT, last_used_at: TIME })),
   dry_run: v.boolean(),
 });
-/** See {@linkcode PRUNED}. */
 export type Pruned = v.InferOutput<typeof PRUNED>;
 
 /** Answer of `GET /admin/ui`: the address of the web pages, with the token that they need in its fragment. */
 export const UI_ADDRESS = v.strictObject({ url: v.string() });
-export type UiAddress = v.InferOutput<typeof UI_ADDRESS>;
 
 /** Answer of `GET /admin/stats`: as `stats --json`. */
 export const STATS_VIEW = v.strictObject({ ...TASK_STATS.entries, global_ceiling: CEILING_VIEW });
-/** See {@linkcode STATS_VIEW}. */
 export type StatsView = v.InferOutput<typeof STATS_VIEW>;
 
 /** Every error's body: RFC 9457, `application/problem+json`, with the stable code. */

@@ -12,7 +12,6 @@ import { removeTree } from "../../lib/remove_tree.ts";
 /** A sign that an entry or a folder is in use; the kernel drops it with the process. */
 export type FileLock = Deno.FsFile;
 
-/** A folder that a setup phase fills. */
 export interface Staging {
   path: string;
   /** What the sandbox sees of it. */
@@ -59,12 +58,10 @@ export class CacheStore {
     return found.sort((a, b) => a.last_used_ms - b.last_used_ms).map(({ last_used_ms: _, ...entry }) => entry);
   }
 
-  /** Absolute path of what an entry keeps. */
   depsOf(key: string): string {
     return `${this.#folder.entryPath(key)}/deps`;
   }
 
-  /** A folder to fill, and the entry, held, when there is one. */
   begin(key: string): Promise<{ staging: Staging; lock: FileLock | undefined }> {
     return this.#locked(() => {
       const staging = this.#stage();

@@ -11,20 +11,32 @@
  *     cache_root/trash/<random>/
  */
 
+import * as v from "valibot";
 import { hasCode } from "../../lib/errors.ts";
-import { fileError, fileErrorCode, fsyncDirectory, isStillAt, isThere, writeFileAtomic } from "../../lib/fs.ts";
-import { parseJson } from "../../lib/text/json.ts";
+import {
+  fileError,
+  fileErrorCode,
+  fsyncDirectory,
+  isStillAt,
+  isThere,
+  makeDirectories,
+  unlockAndClose,
+  writeFileAtomic,
+} from "../../lib/fs.ts";
+import { parseSealedJson, sealJson } from "../../lib/sealed_json.ts";
+import { COUNT } from "../task/value_schemas.ts";
 
-export interface CacheEntry {
-  key: string;
-  repo: string;
-  bytes: number;
+const ENTRY_FILE = v.object({
+  version: v.literal(1),
+  key: v.string(),
+  repo: v.string(),
+  bytes: COUNT,
   /** ISO 8601 UTC. */
-  created_at: string;
-}
+  created_at: v.string(),
+});
+export type CacheEntry = Omit<v.InferOutput<typeof ENTRY_FILE>, "version">;
 
 export interface FoundEntry extends CacheEntry {
-  /** Milliseconds since 1970. */
   last_used_ms: number;
 }
 
@@ -41,7 +53,7 @@ export class CacheFolder {
   create(): void {
     try {
       for (const path of ["", "/entries", "/staging", "/trash"]) {
-        Deno.mkdirSync(this.root + path, { recursive: true, mode: 0o700 });
+        makeDirectories(this.root + path);
         Deno.chmodSync(this.root + path, 0o700);
       }
     } catch (error) {
@@ -57,10 +69,14 @@ export class CacheFolder {
   async locked<T>(act: () => T | Promise<T>): Promise<T> {
     const path = `${this.root}/lock`;
     while (true) {
-      using file = openLock(path);
-      await file.lock(true);
-      // It may have been removed during the wait.
-      if (isStillAt(file, path)) return await act();
+      const file = openLock(path);
+      try {
+        await file.lock(true);
+        // It may have been removed during the wait.
+        if (isStillAt(file, path)) return await act();
+      } finally {
+        unlockAndClose(file);
+      }
     }
   }
 
@@ -78,7 +94,6 @@ export class CacheFolder {
     }
   }
 
-  /** Every whole entry; under {@linkcode locked}. */
   entries(): FoundEntry[] {
     return this.#keys().flatMap((key) => this.readEntry(key) ?? []);
   }
@@ -101,7 +116,6 @@ export class CacheFolder {
     }
   }
 
-  /** Whether there is anything in the place of an entry. */
   has(key: string): boolean {
     return this.#keys().includes(key);
   }
@@ -130,7 +144,7 @@ export class CacheFolder {
 
   /** Makes a filled folder the entry of its key; under {@linkcode locked}, when there is none. */
   async publish(staging: string, entry: CacheEntry, now_ms: number): Promise<void> {
-    const text = `${JSON.stringify({ version: 1, ...entry })}\n`;
+    const text = `${sealJson(JSON.stringify({ version: 1, ...entry }))}\n`;
     await writeFileAtomic(`${staging}/entry.json`, new TextEncoder().encode(text), 0o600);
     this.touch(staging, now_ms);
     const path = this.entryPath(entry.key);
@@ -202,10 +216,8 @@ function openLock(path: string): Deno.FsFile {
 }
 
 function parseEntry(text: string): CacheEntry | undefined {
-  const value = parseJson(text);
-  if (typeof value !== "object" || value === null) return undefined;
-  const { version, key, repo, bytes, created_at } = value as Record<string, unknown>;
-  const isEntry = version === 1 && typeof key === "string" && typeof repo === "string" && typeof bytes === "number" &&
-    Number.isSafeInteger(bytes) && bytes >= 0 && typeof created_at === "string";
-  return isEntry ? { key, repo, bytes, created_at } : undefined;
+  const parsed = v.safeParse(ENTRY_FILE, parseSealedJson(text));
+  if (!parsed.success) return undefined;
+  const { version: _, ...entry } = parsed.output;
+  return entry;
 }

@@ -7,7 +7,6 @@ import type { Lockfile } from "./lockfiles.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 
 export interface CacheInputs {
-  /** Canonical form of the repository. */
   repo: string;
   lockfiles: readonly Lockfile[];
   /** Versions of what runs the setup: the sandbox runtime and what else is known. */
@@ -22,10 +21,8 @@ export interface CacheInputs {
 /** Changes when the meaning of an entry does. */
 const FORMAT = "taskd dependency cache 1";
 
-/** Digits of a key that people are shown. */
 export const KEY_PREFIX_LENGTH = 12;
 
-/** 64 hexadecimal digits. */
 export function cacheKey({ repo, lockfiles, toolchain, arch, setup_commands, image }: CacheInputs): string {
   const files = lockfiles.map(({ path, digest }) => [path, digest]).sort(([a], [b]) => a! < b! ? -1 : a! > b! ? 1 : 0);
   // JSON of lists of strings: no two inputs have one text.

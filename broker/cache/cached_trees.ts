@@ -8,30 +8,26 @@
 import { join } from "@std/path/join";
 import type { Clock } from "../../lib/clock.ts";
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
-import { fileError, fsyncDirectory } from "../../lib/fs.ts";
+import { fileError, fsyncTree } from "../../lib/fs.ts";
 import { inParallel } from "../../lib/in_parallel.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { runProcess } from "../../lib/process.ts";
 
-/** Entries that are kept. */
 const MAX_ENTRIES = 2_000_000;
-/** Levels of folders that are kept. */
 const MAX_DEPTH = 100;
 /** Characters of a path that are kept: in any script less than the 4,096 bytes that systems take. */
 const MAX_PATH_LENGTH = 1_300;
-/** Entries of a folder that are handled at the same time. */
 const PARALLEL = 16;
 
-/** Of most file systems; everything that has a name takes at least one. */
+/** The block size of most file systems: every file takes at least one block. */
 const BLOCK_BYTES = 4_096;
 
-/** POSIX has it there; GNU's and macOS's share blocks where the file system can, and copy otherwise. */
+/** Copies a tree; with these flags of GNU's and macOS's, blocks are shared where the file system can do that. */
 const CP_PATH = "/bin/cp";
 const CP_ARGS = Deno.build.os === "darwin" ? ["-cRPp"] : ["-RPp", "--reflink=auto"];
 /** Tens of gigabytes on a slow disk. */
 const COPY_DEADLINE_MS = 30 * 60_000;
 const MAX_COPY_OUTPUT_BYTES = 64 << 10;
-/** Errors of `cp`, the most specific first. */
 const COMPLAINTS: readonly (readonly [RegExp, ErrorCode])[] = [
   [/No space left|Disk quota exceeded/, "no_space"],
   [/Permission denied|Read-only file system|Operation not permitted/, "denied"],
@@ -43,14 +39,8 @@ export interface CopyOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** Called for each entry of a tree; for a folder before its contents. */
-interface Visitor {
-  directory(path: string, info: Deno.FileInfo): Promise<void>;
-  file(path: string, info: Deno.FileInfo): Promise<void>;
-  other(path: string, info: Deno.FileInfo): Promise<void>;
-}
-
-async function walk(root: string, visitor: Visitor): Promise<void> {
+/** Calls `visit` for each entry of a tree; for a folder before its contents. */
+async function walk(root: string, visit: (path: string, info: Deno.FileInfo) => Promise<void>): Promise<void> {
   const folders = [{ path: root, depth: 0 }];
   let entries = 0;
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
@@ -62,14 +52,11 @@ async function walk(root: string, visitor: Visitor): Promise<void> {
     await inParallel(names, PARALLEL, async (name) => {
       const path = join(parent, name);
       const info = await Deno.lstat(path);
-      if (info.isDirectory) {
-        if (depth + 1 >= MAX_DEPTH || path.length - root.length > MAX_PATH_LENGTH) {
-          throw new TaskdError("too_large", `${root} has more than ${MAX_DEPTH} levels, or too long paths`);
-        }
-        await visitor.directory(path, info);
-        folders.push({ path, depth: depth + 1 });
-      } else if (info.isFile) await visitor.file(path, info);
-      else await visitor.other(path, info);
+      if (info.isDirectory && (depth + 1 >= MAX_DEPTH || path.length - root.length > MAX_PATH_LENGTH)) {
+        throw new TaskdError("too_large", `${root} has more than ${MAX_DEPTH} levels, or too long paths`);
+      }
+      await visit(path, info);
+      if (info.isDirectory) folders.push({ path, depth: depth + 1 });
     });
   }
 }
@@ -92,27 +79,14 @@ async function settleMode(path: string, info: Deno.FileInfo, needed: number): Pr
  */
 export async function settleTree(root: string): Promise<number> {
   let blocks = 0;
-  const folders = [root];
   try {
     await Deno.chmod(root, 0o700);
-    await walk(root, {
-      directory: async (path, info) => {
-        await settleMode(path, info, 0o700);
-        folders.push(path);
-        blocks++;
-      },
-      file: async (path, info) => {
-        await settleMode(path, info, 0o600);
-        blocks += Math.max(1, Math.ceil(info.size / BLOCK_BYTES));
-        using file = await Deno.open(path);
-        await file.sync();
-      },
-      other: async (path, info) => {
-        if (info.isSymlink) blocks++;
-        else await Deno.remove(path);
-      },
+    await walk(root, async (path, info) => {
+      if (!info.isDirectory && !info.isFile && !info.isSymlink) return await Deno.remove(path);
+      if (!info.isSymlink) await settleMode(path, info, info.isDirectory ? 0o700 : 0o600);
+      blocks += info.isFile ? Math.max(1, Math.ceil(info.size / BLOCK_BYTES)) : 1;
     });
-    await inParallel(folders, PARALLEL, fsyncDirectory);
+    await fsyncTree(root);
     return blocks * BLOCK_BYTES;
   } catch (error) {
     throw fileError(error, `Cannot keep ${root}`);

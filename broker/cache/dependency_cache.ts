@@ -43,9 +43,7 @@ export interface CacheMount {
 }
 
 export interface CacheCommit {
-  /** Whether the key now has an entry. */
   kept: boolean;
-  /** Why not. */
   reason?: string;
 }
 
@@ -55,7 +53,6 @@ export interface CacheUse {
   readonly key_prefix: string | undefined;
   /** Writable, for the setup phase; absent when disabled, and after {@linkcode CacheUse.commit}. */
   readonly setup_mount: CacheMount | undefined;
-  /** Read-only, for the agent; absent while there is no entry. */
   readonly agent_mount: CacheMount | undefined;
   /**
    * Publishes what a setup phase has written, which must have passed and ended. May be called twice.
@@ -71,7 +68,6 @@ export function quotaBytes(gib: number): number {
   return Math.floor(gib * 2 ** 30);
 }
 
-/** A cache below one folder, which several processes may have open. */
 export class DependencyCache {
   readonly #store: CacheStore | undefined;
   readonly #clock: Clock;
@@ -97,11 +93,6 @@ export class DependencyCache {
     return new DependencyCache(store, options);
   }
 
-  get enabled(): boolean {
-    return this.#store !== undefined;
-  }
-
-  /** The entries, the longest unused first. */
   async entries(): Promise<CacheEntry[]> {
     return await this.#store?.entries() ?? [];
   }
@@ -113,8 +104,8 @@ export class DependencyCache {
    */
   async use(request: CacheRequest): Promise<CacheUse> {
     const store = this.#store;
-    if (store === undefined || !request.enabled) return new DisabledCacheUse("disabled");
-    if (request.lockfiles.length === 0) return new DisabledCacheUse("disabled: no lockfile");
+    if (store === undefined || !request.enabled) return disabledUse("disabled");
+    if (request.lockfiles.length === 0) return disabledUse("disabled: no lockfile");
     const { repo, signal } = request;
     const key = cacheKey(request);
     const { staging, lock } = await store.begin(key);
@@ -142,30 +133,21 @@ export class DependencyCache {
   }
 }
 
-class DisabledCacheUse implements CacheUse {
-  readonly participation: CacheUse["participation"];
-  readonly key_prefix = undefined;
-  readonly setup_mount = undefined;
-  readonly agent_mount = undefined;
-
-  constructor(participation: CacheUse["participation"]) {
-    this.participation = participation;
-  }
-
-  commit(): Promise<CacheCommit> {
-    return Promise.resolve({ kept: false, reason: `the cache is ${this.participation}` });
-  }
-
-  release(): Promise<void> {
-    return Promise.resolve();
-  }
+function disabledUse(participation: CacheUse["participation"]): CacheUse {
+  return {
+    participation,
+    key_prefix: undefined,
+    setup_mount: undefined,
+    agent_mount: undefined,
+    commit: () => Promise.resolve({ kept: false, reason: `the cache is ${participation}` }),
+    release: () => Promise.resolve(),
+  };
 }
 
 interface TaskCacheUseOptions {
   key: string;
   repo: string;
   staging: Staging;
-  /** Of the entry, when there is one. */
   lock?: FileLock;
 }
 

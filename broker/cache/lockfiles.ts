@@ -17,8 +17,7 @@ export interface Lockfile {
 const MAX_BLOBS = 200;
 /** A longer list of requirements is not read, and no lockfile. */
 const MAX_REQUIREMENTS_BYTES = 4 << 20;
-/** A package whose artefact is pinned by its digest. */
-const HASHED = /(?:^|\s)--hash[= ]sha(?:256|384|512):[0-9a-f]{64,128}(?:\s|$)/m;
+const HASHED = /(?:^|\s)--hash[= ]sha(?:256|384|512):[0-9a-f]{64,128}(?:\s|$)/;
 
 /**
  * Finds the lockfiles of a commit, sorted by path. Only regular files count: what a link leads to is not covered by its

@@ -12,7 +12,6 @@ export const DEPS = "/deps";
 export interface PackageManager {
   name: string;
   lockfiles: readonly string[];
-  /** Variables of the setup phase. */
   setup: Readonly<Record<string, string>>;
   /** Variables by which it reads a cache that it cannot write; absent when it cannot do that. */
   agent?: Readonly<Record<string, string>>;
@@ -84,7 +83,6 @@ export function cacheEnv(phase: "setup" | "agent"): Record<string, string> {
 
 const LOCKFILES: ReadonlySet<string> = new Set(PACKAGE_MANAGERS.flatMap(({ lockfiles }) => lockfiles));
 
-/** Whether a file of this name is a lockfile, whatever it contains. */
 export function isLockfileName(name: string): boolean {
   return LOCKFILES.has(name);
 }

@@ -1,27 +1,17 @@
 /**
- * A client of the task broker: a method for each route. Errors are the broker's own, with
- * their codes; an answer is checked before it is given on, and is of a bounded size.
+ * A client of the task broker: a method for each route, described in mod.d.mts. Errors are the broker's own, with their
+ * codes; an answer is checked before it is given on, and is of a bounded size.
  */
 
 import * as v from "valibot";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
-import type {
-  CeilingView,
-  Health,
-  PendingTask,
-  Pruned,
-  QueueItemView,
-  StatsView,
-  Submitted,
-  TaskList,
-  TaskView,
-} from "../api/wire.ts";
-import type { Grouping, SubmitRequest, TrustBrief } from "../task/schema.ts";
+import type { SubmitRequest, TrustBrief } from "../task/schema.ts";
+import type { Grouping } from "../task/stats_schema.ts";
 import * as wire from "../api/wire.ts";
 import { readable } from "../api/readable.ts";
 import type { PolicyView } from "../settings/policy_view.ts";
-import type { Stage } from "../task/stages.ts";
+import type { Seen, Stage } from "../task/stages.ts";
 import { readEvents, type StreamedEvent } from "./events.ts";
 import { errorOf, notUnderstood } from "./problems.ts";
 import { type BrokerAddress, exchange, HEAD_DEADLINE_MS, type Received, type Sending } from "./transport.ts";
@@ -46,13 +36,15 @@ export interface ClientOptions {
   clock?: Clock;
   /** How long the head of an answer is waited for, in milliseconds. */
   head_deadline_ms?: number;
+  /** What the client says it is. */
+  user_agent?: string;
 }
 
-/** The text of a diff. {@linkcode BrokerClient.approve} takes the digest of the whole change instead: `gate.diff_sha256`. */
+/** The text of a diff. {@linkcode BrokerClient.approve} takes the digest of all that would happen: `gate.diff_sha256`. */
 export interface TaskDiff {
   bytes: Uint8Array<ArrayBuffer>;
   /** What the broker says the SHA-256 of these bytes is. */
-  sha256: string;
+  shown_sha256: string;
 }
 
 /**
@@ -63,116 +55,38 @@ export interface TaskDiff {
  * Every method throws a `TaskdError`. Beside the codes that it names: `broker_unreachable` when no broker answers or the
  * answer is not understood, `denied` when the socket may not be used, `interrupted` on the signal, and `stopping`,
  * `overloaded` or `timed_out`, after which the call can be made again.
- *
- * @example Decide what waits for approval
- * ```ts
- * import { BrokerClient } from "@taskd/taskd/broker";
- *
- * async function decide(broker: BrokerClient): Promise<void> {
- *   for (const { id, gate, lines_changed } of await broker.pending()) {
- *     const { flags } = await broker.brief(id);
- *     if (flags.length > 0) await broker.deny(id, "it is flagged");
- *     else if (lines_changed > 500) console.log((await broker.diff(id)).bytes.length);
- *     else await broker.approve(id, { diff_sha256: gate.diff_sha256, acknowledge: gate.second_look });
- *   }
- * }
- *
- * const broker = new BrokerClient({ socket: "/run/none.sock" });
- * await decide(broker).catch((error) => console.log(error.code, error.hint)); // broker_unreachable …
- * ```
- *
- * @example Follow tasks and the queue
- * ```ts
- * import { BrokerClient } from "@taskd/taskd/broker";
- *
- * async function work(broker: BrokerClient): Promise<void> {
- *   await broker.enqueue({ repo: "https://example.com/o/r.git", instruction: "Fix the test" });
- *   for (const { id, state } of await broker.queue()) if (state === "queued") await broker.cancelQueued(id);
- *
- *   const [newest] = (await broker.tasks({ limit: 1 })).tasks;
- *   if (newest === undefined) return;
- *   for await (const text of broker.log(newest.id)) console.log(text);
- *   const { outcome } = await broker.task(newest.id);
- *   if (outcome === undefined) await broker.kill(newest.id, "no longer needed");
- *   else if (outcome === "agent_failed") await broker.retry(newest.id);
- * }
- *
- * const broker = new BrokerClient({ socket: "/run/none.sock" });
- * await work(broker).catch((error) => console.log(error.code)); // broker_unreachable
- * ```
- *
- * @example Watch a broker
- * ```ts
- * import { BrokerClient } from "@taskd/taskd/broker";
- *
- * async function watch(broker: BrokerClient): Promise<void> {
- *   console.log((await broker.health()).pid, (await broker.policy()).hash, await broker.uiUrl());
- *   console.log((await broker.ceiling()).headroom_usd, (await broker.stats({ by: "agent" })).groups);
- *   console.log(await broker.metrics());
- *   await broker.prune({ before: "2026-01-01T00:00:00Z", dry_run: true });
- * }
- *
- * const broker = new BrokerClient({ socket: "/run/none.sock" });
- * await watch(broker).catch((error) => console.log(error.code)); // broker_unreachable
- * ```
  */
 export class BrokerClient {
   readonly place: BrokerAddress;
   readonly #clock: Clock;
   readonly #signal: AbortSignal | undefined;
   readonly #head_deadline_ms: number;
+  readonly #user_agent: string | undefined;
 
-  /** Nothing is connected before something is asked. */
   constructor(place: BrokerAddress, options: ClientOptions = {}) {
     this.place = place;
     this.#clock = options.clock ?? systemClock;
     this.#signal = options.signal;
     this.#head_deadline_ms = options.head_deadline_ms ?? HEAD_DEADLINE_MS;
+    this.#user_agent = options.user_agent;
   }
 
-  /**
-   * Submits a task.
-   *
-   * @throws {TaskdError} `invalid_request`, `at_capacity`, `ceiling_reached`, `auth_failed`, `no_space`, `unavailable`.
-   */
-  submit(request: SubmitRequest): Promise<Submitted> {
+  submit(request: SubmitRequest): Promise<wire.Submitted> {
     return this.#json(wire.SUBMITTED, post("/tasks", request));
   }
 
-  /**
-   * Submits a task again, as a new one.
-   *
-   * @throws {TaskdError} `not_found`, and as {@linkcode submit}.
-   */
-  retry(id: string): Promise<Submitted> {
+  retry(id: string): Promise<wire.Submitted> {
     return this.#json(wire.SUBMITTED, post(`/tasks/${segment(id)}/retry`));
   }
 
-  /**
-   * Tasks, newest first.
-   *
-   * @param options `limit`: at most so many, 1-1000; `before`: the `next` of the page before; `stage`: those in it alone.
-   * @throws {TaskdError} `invalid_request`, `not_found` (`before`).
-   */
-  tasks(options: { limit?: number; before?: string; stage?: Stage } = {}): Promise<TaskList> {
+  tasks(options: { limit?: number; before?: string; stage?: Stage } = {}): Promise<wire.TaskList> {
     return this.#json(wire.TASK_LIST, get("/tasks", options));
   }
 
-  /**
-   * The whole record of a task.
-   *
-   * @throws {TaskdError} `not_found`, `corrupt` (its trace).
-   */
-  task(id: string): Promise<TaskView> {
+  task(id: string): Promise<wire.TaskView> {
     return this.#json(wire.TASK_VIEW, get(`/tasks/${segment(id)}`));
   }
 
-  /**
-   * What happens to a task, up to its result. A connection that breaks off is taken up again after the last event.
-   *
-   * @param options `after`: the id of an event, to get only those behind it.
-   * @throws {TaskdError} `not_found`, `invalid_request`, `corrupt` (its trace).
-   */
   async *events(
     id: string,
     options: { after?: number; signal?: AbortSignal } = {},
@@ -200,31 +114,19 @@ export class BrokerClient {
     }
   }
 
-  /**
-   * The diff as a person reads it, cut at 4 MiB; the digest that is approved is of the whole change, not of this text.
-   *
-   * @throws {TaskdError} `not_found`, also before there is one.
-   */
   async diff(id: string): Promise<TaskDiff> {
     using received = await this.#send(get(`/tasks/${segment(id)}/diff`));
-    return { bytes: await readAll(received, MAX_DIFF_BYTES), sha256: received.header("x-diff-sha256") };
+    return { bytes: await readAll(received, MAX_DIFF_BYTES), shown_sha256: received.header("x-shown-sha256") };
   }
 
-  /**
-   * What the broker itself established about a task.
-   *
-   * @throws {TaskdError} `not_found`, also before there is anything.
-   */
   brief(id: string): Promise<TrustBrief> {
     return this.#json(wire.TRUST_BRIEF, get(`/tasks/${segment(id)}/brief`));
   }
 
-  /**
-   * What a task has printed, as it comes.
-   *
-   * @param options `follow`: go on until the task has ended.
-   * @throws {TaskdError} `not_found`.
-   */
+  databaseDiff(id: string, query: wire.DatabaseDiffQuery): Promise<wire.DatabaseRows> {
+    return this.#json(wire.DATABASE_ROWS, get(`/tasks/${segment(id)}/database-diff`, query));
+  }
+
   async *log(id: string, options: { follow?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<string, void> {
     const path = `/tasks/${segment(id)}/log${options.follow === true ? "?follow=1" : ""}`;
     using received = await this.#send(get(path), this.#until(options.signal));
@@ -234,101 +136,73 @@ export class BrokerClient {
     if (rest !== "") yield rest;
   }
 
-  /**
-   * Puts a task into the queue.
-   *
-   * @throws {TaskdError} `invalid_request`, `overloaded` (the queue is full), `no_space`, `unavailable`.
-   */
-  enqueue(request: SubmitRequest): Promise<QueueItemView> {
+  enqueue(request: SubmitRequest): Promise<wire.QueueItemView> {
     return this.#json(wire.QUEUE_ITEM, post("/queue", request));
   }
 
-  /** The queue, oldest first. */
-  async queue(): Promise<QueueItemView[]> {
+  async queue(): Promise<wire.QueueItemView[]> {
     return (await this.#json(wire.QUEUE_LIST, get("/queue"))).items;
   }
 
-  /**
-   * Takes an item off the queue, or ends its task.
-   *
-   * @throws {TaskdError} `not_found`, `wrong_state`.
-   */
   cancelQueued(id: string): Promise<void> {
     return this.#done(post(`/queue/${segment(id)}/cancel`));
   }
 
-  /** Tasks that wait for approval, oldest first. */
-  async pending(): Promise<PendingTask[]> {
+  verification(id: string): Promise<wire.Verification> {
+    return this.#json(wire.VERIFICATION, get(`/tasks/${segment(id)}/verification`));
+  }
+
+  bases(id: string): Promise<wire.BasesView> {
+    return this.#json(wire.BASES_VIEW, get(`/admin/tasks/${segment(id)}/bases`));
+  }
+
+  async pending(): Promise<wire.PendingTask[]> {
     return (await this.#json(wire.PENDING_LIST, get("/admin/pending"))).tasks;
   }
 
-  /**
-   * Approves the change of `gate.diff_sha256`.
-   *
-   * @param request `diff_sha256`: the gate's, in hex; `acknowledge`: every category of its `second_look`.
-   * @throws {TaskdError} `not_found`, `wrong_state`, `stale_diff`, `expired`, `not_acknowledged` (`NotAcknowledged`, with what is missing).
-   */
-  approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
+  approve(
+    id: string,
+    request: { diff_sha256: string; acknowledge: readonly string[]; seen?: Seen },
+  ): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/approve`, request));
   }
 
-  /**
-   * Refuses what waits for approval.
-   *
-   * @throws {TaskdError} `not_found`, `wrong_state`, `expired`.
-   */
   deny(id: string, reason = ""): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/deny`, { reason }));
   }
 
-  /**
-   * Ends a task in any stage before its push.
-   *
-   * @throws {TaskdError} `not_found`, `wrong_state`.
-   */
+  push(id: string): Promise<void> {
+    return this.#done(post(`/admin/tasks/${segment(id)}/push`));
+  }
+
   kill(id: string, reason = ""): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/kill`, { reason }));
   }
 
-  /**
-   * Removes the records of tasks that ended before `before`, in ISO 8601.
-   *
-   * @throws {TaskdError} `invalid_request`.
-   */
-  prune(request: { before: string; dry_run: boolean }): Promise<Pruned> {
+  prune(request: { before: string; dry_run: boolean }): Promise<wire.Pruned> {
     return this.#json(wire.PRUNED, post("/admin/prune", request));
   }
 
-  /** The settings in force. */
   policy(): Promise<PolicyView> {
     return this.#json(wire.POLICY_VIEW, get("/admin/policy"));
   }
 
-  /** The headroom of the global ceiling. */
-  ceiling(): Promise<CeilingView> {
+  ceiling(): Promise<wire.CeilingView> {
     return this.#json(wire.CEILING_VIEW, get("/admin/ceiling"));
   }
 
-  /**
-   * Outcomes and cost in USD of the tasks since `since`, in ISO 8601; of all without it.
-   *
-   * @throws {TaskdError} `invalid_request`.
-   */
-  stats(options: { since?: string; by?: Grouping } = {}): Promise<StatsView> {
+  stats(options: { since?: string; by?: Grouping } = {}): Promise<wire.StatsView> {
     return this.#json(wire.STATS_VIEW, get("/admin/stats", options));
   }
 
-  /** The address of the web pages, with their token: a secret. */
   async uiUrl(): Promise<string> {
     return (await this.#json(wire.UI_ADDRESS, get("/admin/ui"))).url;
   }
 
-  /** That the broker is there. */
-  health(): Promise<Health> {
+  health(): Promise<wire.Health> {
     return this.#json(wire.HEALTH, get("/healthz"));
   }
 
-  /** The metrics in Prometheus text format. */
   async metrics(): Promise<string> {
     using received = await this.#send(get("/metrics"));
     return new TextDecoder().decode(await readAll(received, MAX_ANSWER_BYTES));
@@ -350,7 +224,8 @@ export class BrokerClient {
   }
 
   async #send(sending: Sending, signal = this.#signal): Promise<Received> {
-    const received = await exchange(this.place, { ...sending, signal }, {
+    const headers = { ...(this.#user_agent && { "user-agent": this.#user_agent }), ...sending.headers };
+    const received = await exchange(this.place, { ...sending, headers, signal }, {
       clock: this.#clock,
       head_deadline_ms: this.#head_deadline_ms,
     });

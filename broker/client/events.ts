@@ -1,6 +1,5 @@
 /**
- * Server-Sent Events of a task out of the bytes of an answer: each bounded, and each
- * as the closed type that it is.
+ * Server-Sent Events of a task out of the bytes of an answer: each bounded, and each as the closed type that it is.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
@@ -9,6 +8,7 @@ import * as v from "valibot";
 import { readable } from "../api/readable.ts";
 import { TASK_EVENTS, type TaskEventView } from "../api/wire.ts";
 import { errorOf } from "./problems.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** The longest event in characters: a row of a trace, every character of it escaped, and room for the rest. */
 const MAX_EVENT_CHARS = 4 << 20;
@@ -39,23 +39,15 @@ export async function* readEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenera
 
 function eventOf({ event, data, id }: ServerSentEvent): StreamedEvent | undefined {
   if (event === undefined) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(data);
-  } catch {
-    throw notAnEvent("its data is no JSON");
-  }
+  const value = parseJson(data);
+  if (value === undefined) throw notAnEvent("its data is no JSON");
   if (event === "error") throw errorOf(value, 500);
-  const view = readEvent(event, value);
-  if (view === undefined) return undefined;
+  // A newer broker may send events that this version does not know.
+  if (!Object.hasOwn(TASK_EVENTS, event)) return undefined;
+  const parsed = v.safeParse(readable<v.GenericSchema>(TASK_EVENTS[event as keyof typeof TASK_EVENTS]), value);
+  if (!parsed.success) return undefined;
+  const view = { event, data: parsed.output } as TaskEventView;
   return id !== undefined && /^\d{1,15}$/.test(id) ? { ...view, id: Number(id) } : view;
-}
-
-/** The event `name` with its data; undefined for one that this version does not know. */
-function readEvent(name: string, data: unknown): TaskEventView | undefined {
-  if (!Object.hasOwn(TASK_EVENTS, name)) return undefined;
-  const parsed = v.safeParse(readable<v.GenericSchema>(TASK_EVENTS[name as keyof typeof TASK_EVENTS]), data);
-  return parsed.success ? { event: name, data: parsed.output } as TaskEventView : undefined;
 }
 
 function notAnEvent(problem: string): TaskdError {

@@ -1,25 +1,23 @@
 /**
  * One broker per home directory, and how one that runs is found, ended and replaced.
  *
- * A serving broker holds a lock of the operating system below `~/.taskd`, which the kernel
- * frees however its holder dies. What the lock's file says is believed only while the
- * lock is held, and a process is only ever signalled when it also answers for itself on
- * its socket with the very number that the lock names: a number that was left behind, and
+ * A serving broker holds a lock of the operating system below `~/.taskd`, which the kernel frees however its holder
+ * dies. What the lock's file says is believed only while the lock is held, and a process is only ever signalled when it
+ * also answers for itself on its socket with the very number that the lock names: a number that was left behind, and
  * may be another program's by now, ends no other program.
  */
 
 import type { Clock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
-import { acquireDaemonLock, type DaemonLock, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
+import { type DaemonLock, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import type { Health } from "../api/wire.ts";
 import { BrokerClient } from "./client.ts";
+import { lockDirectory, lockHome } from "./home_lock.ts";
 import { taskdHome } from "../settings/load.ts";
 import type { AskProgram } from "../sandbox/host_programs.ts";
 
-/** What a broker says of itself. */
 export type BrokerHealth = Omit<Health, "ok">;
 
-/** Asks the broker at a socket; undefined when none answers. */
 export type AskHealth = (socket: string) => Promise<BrokerHealth | undefined>;
 
 /** A broker that serves answers at once. */
@@ -37,9 +35,7 @@ export function healthOverSocket(clock: Clock): AskHealth {
 }
 
 export type FoundBroker =
-  /** The lock is free. */
   | { state: "none" }
-  /** It answers. */
   | { state: "serving"; pid: number; socket: string; health: BrokerHealth }
   /** It holds the lock and does not answer: it is starting, ending, or stuck. */
   | { state: "silent"; pid: number; socket?: string };
@@ -50,7 +46,6 @@ export interface FindBrokerOptions {
   clock: Clock;
 }
 
-/** Milliseconds between looks at something that is about to change. */
 const POLL_MS = 25;
 /** How long a broker that holds the lock may take to answer or to go before it counts as silent. */
 const SETTLE_MS = 5_000;
@@ -71,7 +66,7 @@ export async function findBroker(options: FindBrokerOptions): Promise<FoundBroke
 
 async function holder(home: string, clock: Clock) {
   try {
-    return await readDaemonInfo(taskdHome(home), { clock });
+    return await readDaemonInfo(lockDirectory(taskdHome(home)), { clock });
   } catch (error) {
     if (hasCode(error, "not_found")) return undefined;
     throw error;
@@ -79,9 +74,7 @@ async function holder(home: string, clock: Clock) {
 }
 
 export interface StopOptions extends FindBrokerOptions {
-  /** Sends a process SIGTERM. */
   terminate: (pid: number) => Promise<void>;
-  /** Milliseconds that it is given. */
   timeout_ms: number;
   signal?: AbortSignal | undefined;
 }
@@ -127,13 +120,34 @@ function silent({ pid, socket }: { pid: number; socket?: string }): TaskdError {
 }
 
 /**
+ * Says whose broker it is that answers on the socket of a home directory, whose own broker the caller is: that of
+ * another home directory, because by default all of a user's have one socket. Other errors are thrown as they are.
+ */
+export async function explainForeignSocket(
+  error: unknown,
+  { home, socket, askHealth }: { home: string; socket: string; askHealth: AskHealth },
+): Promise<never> {
+  if (!hasCode(error, "broker_running")) throw error;
+  const other = await askHealth(socket).catch(() => undefined);
+  const pid = other === undefined ? "" : ` (pid ${other.pid})`;
+  throw new TaskdError(
+    "broker_running",
+    `Cannot start: the broker of another home directory${pid} answers on ${socket}`,
+    {
+      cause: error,
+      hint: `Stop it, or name a socket for this home: broker.socket in ${taskdHome(home)}/config.yaml or BROKER_SOCKET`,
+    },
+  );
+}
+
+/**
  * Makes this process the broker of a home directory; the caller releases the lock once it serves no more.
  *
- * @throws {TaskdError} `broker_running`; `not_found` without a `~/.taskd`.
+ * @throws {TaskdError} `broker_running`; otherwise as {@linkcode lockHome}.
  */
 export async function claimHome(home: string, clock: Clock): Promise<DaemonLock> {
   try {
-    return await acquireDaemonLock(taskdHome(home), { clock });
+    return await lockHome(home, clock);
   } catch (error) {
     if (hasCode(error, "daemon_running")) {
       throw new TaskdError("broker_running", `Cannot start: another broker serves ${taskdHome(home)} already`, {

@@ -83,24 +83,17 @@
  * }
  * ```
  *
- * @module */
-
-/**
- * Asks one broker.
- *
- * Ids may be any unique prefix; one of several is refused with `usage`. Times are ISO 8601 in UTC, money is USD, sizes are bytes.
- *
- * Every method throws a `TaskdError`. Beside the codes that it names: `broker_unreachable` when no broker answers or the
- * answer is not understood, `denied` when the socket may not be used, `interrupted` on the signal, and `stopping`,
- * `overloaded` or `timed_out`, after which the call can be made again.
- *
  * @example Decide what waits for approval
  * ```ts
  * import { BrokerClient } from "@taskd/taskd/broker";
  *
  * async function decide(broker: BrokerClient): Promise<void> {
  *   for (const { id, gate, lines_changed } of await broker.pending()) {
- *     const { flags } = await broker.brief(id);
+ *     const { flags, databases = [] } = await broker.brief(id);
+ *     for (const { db, tables } of databases) {
+ *       for (const { table } of tables) console.log((await broker.databaseDiff(id, { database: db, table })).rows);
+ *     }
+ *     console.log((await broker.bases(id)).notes, (await broker.verification(id)).checks);
  *     if (flags.length > 0) await broker.deny(id, "it is flagged");
  *     else if (lines_changed > 500) console.log((await broker.diff(id)).bytes.length);
  *     else await broker.approve(id, { diff_sha256: gate.diff_sha256, acknowledge: gate.second_look });
@@ -125,6 +118,7 @@
  *   const { outcome } = await broker.task(newest.id);
  *   if (outcome === undefined) await broker.kill(newest.id, "no longer needed");
  *   else if (outcome === "agent_failed") await broker.retry(newest.id);
+ *   for (const { id } of (await broker.tasks({ stage: "push_failed" })).tasks) await broker.push(id);
  * }
  *
  * const broker = new BrokerClient({ socket: "/run/none.sock" });
@@ -145,6 +139,18 @@
  * const broker = new BrokerClient({ socket: "/run/none.sock" });
  * await watch(broker).catch((error) => console.log(error.code)); // broker_unreachable
  * ```
+ *
+ * @module
+ */
+
+/**
+ * Asks one broker.
+ *
+ * Ids may be any unique prefix; one of several is refused with `usage`. Times are ISO 8601 in UTC, money is USD, sizes are bytes.
+ *
+ * Every method throws a `TaskdError`. Beside the codes that it names: `broker_unreachable` when no broker answers or the
+ * answer is not understood, `denied` when the socket may not be used, `interrupted` on the signal, and `stopping`,
+ * `overloaded` or `timed_out`, after which the call can be made again.
  */
 export declare class BrokerClient {
   /** Where the broker is. */
@@ -192,10 +198,10 @@ export declare class BrokerClient {
    * @param options `after`: the id of an event, to get only those behind it.
    * @throws {TaskdError} `not_found`, `invalid_request`, `corrupt` (its trace).
    */
-  events(id: string, options?: {
-    after?: undefined | number;
-    signal?: undefined | AbortSignal;
-  }): AsyncGenerator<StreamedEvent, void>;
+  events(
+    id: string,
+    options?: { after?: undefined | number; signal?: undefined | AbortSignal },
+  ): AsyncGenerator<StreamedEvent, void>;
 
   /**
    * The diff as a person reads it, cut at 4 MiB; the digest that is approved is of the whole change, not of this text.
@@ -212,15 +218,23 @@ export declare class BrokerClient {
   brief(id: string): Promise<TrustBrief>;
 
   /**
+   * A page of the rows that a task changed in a table of a database.
+   *
+   * @param query `kind` and `search` leave rows out, `cursor` is `next` of the page before, `limit` at most 1000.
+   * @throws {TaskdError} `not_found`, `invalid_request`.
+   */
+  databaseDiff(id: string, query: DatabaseDiffQuery): Promise<DatabaseRows>;
+
+  /**
    * What a task has printed, as it comes.
    *
    * @param options `follow`: go on until the task has ended.
    * @throws {TaskdError} `not_found`.
    */
-  log(id: string, options?: {
-    follow?: undefined | boolean;
-    signal?: undefined | AbortSignal;
-  }): AsyncGenerator<string, void>;
+  log(
+    id: string,
+    options?: { follow?: undefined | boolean; signal?: undefined | AbortSignal },
+  ): AsyncGenerator<string, void>;
 
   /**
    * Puts a task into the queue.
@@ -229,8 +243,12 @@ export declare class BrokerClient {
    */
   enqueue(request: SubmitRequest): Promise<QueueItemView>;
 
-  /** The queue, oldest first. */
-  queue(): Promise<(QueueItemView)[]>;
+  /**
+   * The queue, oldest first.
+   *
+   * @throws {TaskdError} `broker_unreachable`.
+   */
+  queue(): Promise<QueueItemView[]>;
 
   /**
    * Takes an item off the queue, or ends its task.
@@ -239,19 +257,38 @@ export declare class BrokerClient {
    */
   cancelQueued(id: string): Promise<void>;
 
-  /** Tasks that wait for approval, oldest first. */
-  pending(): Promise<(PendingTask)[]>;
+  /**
+   * What a task's approval bound and led to, verified from its record alone.
+   *
+   * @throws {TaskdError} `not_found`.
+   */
+  verification(id: string): Promise<Verification>;
 
   /**
-   * Approves the change of `gate.diff_sha256`.
+   * What has happened to what a change that waits was made from. The broker asks the code host and the branch store.
    *
-   * @param request `diff_sha256`: the gate's, in hex; `acknowledge`: every category of its `second_look`.
-   * @throws {TaskdError} `not_found`, `wrong_state`, `stale_diff`, `expired`, `not_acknowledged` (`NotAcknowledged`, with what is missing).
+   * @throws {TaskdError} `not_found`.
    */
-  approve(id: string, request: {
-    diff_sha256: string;
-    acknowledge: readonly (string)[];
-  }): Promise<void>;
+  bases(id: string): Promise<BasesView>;
+
+  /**
+   * Tasks that wait for approval, oldest first.
+   *
+   * @throws {TaskdError} `broker_unreachable`.
+   */
+  pending(): Promise<PendingTask[]>;
+
+  /**
+   * Approves what has the digest `gate.diff_sha256`.
+   *
+   * @param request `diff_sha256`: the gate's, in hex; `acknowledge`: every category of its `second_look`;
+   * `seen`: what was shown, for the record.
+   * @throws {TaskdError} `not_found`, `wrong_state`, `stale_diff`, `altered`, `expired`, `not_acknowledged` (`NotAcknowledged`, with what is missing).
+   */
+  approve(
+    id: string,
+    request: { diff_sha256: string; acknowledge: readonly string[]; seen?: Seen | undefined },
+  ): Promise<void>;
 
   /**
    * Refuses what waits for approval.
@@ -261,7 +298,14 @@ export declare class BrokerClient {
   deny(id: string, reason?: string): Promise<void>;
 
   /**
-   * Ends a task in any stage before its push.
+   * Begins another round for an approved change that could not be pushed, or whose data could not be promoted.
+   *
+   * @throws {TaskdError} `not_found`, `wrong_state`.
+   */
+  push(id: string): Promise<void>;
+
+  /**
+   * Ends a task in any stage before its push, or gives up an approved change that waits to land.
    *
    * @throws {TaskdError} `not_found`, `wrong_state`.
    */
@@ -272,15 +316,20 @@ export declare class BrokerClient {
    *
    * @throws {TaskdError} `invalid_request`.
    */
-  prune(request: {
-    before: string;
-    dry_run: boolean;
-  }): Promise<Pruned>;
+  prune(request: { before: string; dry_run: boolean }): Promise<Pruned>;
 
-  /** The settings in force. */
+  /**
+   * The settings in force.
+   *
+   * @throws {TaskdError} `broker_unreachable`.
+   */
   policy(): Promise<PolicyView>;
 
-  /** The headroom of the global ceiling. */
+  /**
+   * The headroom of the global ceiling.
+   *
+   * @throws {TaskdError} `broker_unreachable`.
+   */
   ceiling(): Promise<CeilingView>;
 
   /**
@@ -288,27 +337,32 @@ export declare class BrokerClient {
    *
    * @throws {TaskdError} `invalid_request`.
    */
-  stats(options?: {
-    since?: undefined | string;
-    by?: Grouping | undefined;
-  }): Promise<StatsView>;
+  stats(options?: { since?: undefined | string; by?: Grouping | undefined }): Promise<StatsView>;
 
-  /** The address of the web pages, with their token: a secret. */
+  /**
+   * The address of the web pages, with their token: a secret.
+   *
+   * @throws {TaskdError} `broker_unreachable`.
+   */
   uiUrl(): Promise<string>;
 
-  /** That the broker is there. */
+  /**
+   * That the broker is there.
+   *
+   * @throws {TaskdError} `broker_unreachable`.
+   */
   health(): Promise<Health>;
 
-  /** The metrics in Prometheus text format. */
+  /**
+   * The metrics in Prometheus text format.
+   *
+   * @throws {TaskdError} `broker_unreachable`.
+   */
   metrics(): Promise<string>;
 }
 
 /** Where a broker is. */
-export type BrokerAddress = {
-  socket: string;
-} | {
-  addr: string;
-};
+export type BrokerAddress = { socket: string } | { addr: string };
 
 /** Options of a client. */
 export type ClientOptions = {
@@ -318,6 +372,8 @@ export type ClientOptions = {
   clock?: undefined | Clock;
   /** How long the head of an answer is waited for, in milliseconds. */
   head_deadline_ms?: undefined | number;
+  /** What the client says it is. */
+  user_agent?: undefined | string;
 };
 
 /** What a person asks for. It travels as one value, from the command line to the sandbox and the pull request. */
@@ -331,10 +387,7 @@ export type SubmitRequest = {
   /** The branch or commit to start from. */
   base?: undefined | string;
   /** Hosts and ports in addition to those of egress.yaml. */
-  egress_extra?: undefined | ({
-    host: string;
-    ports: (number)[];
-  })[];
+  egress_extra?: undefined | ({ host: string; ports: number[] })[];
   /** Whether a person must acknowledge it in any case. */
   sensitive?: undefined | boolean;
   /** Whether the pull request is opened as a draft. */
@@ -342,18 +395,15 @@ export type SubmitRequest = {
   /** `os/arch` of the sandbox, when it is not the host's own. */
   platform?: undefined | string;
   /** Databases of the branch store that the task gets a branch of. */
-  databases?: undefined | (string)[];
+  databases?: undefined | string[];
 };
 
 /** Answer of `POST /tasks` and `/retry`. */
-export type Submitted = {
-  id: string;
-  stage: Stage;
-  links: TaskLinks;
-};
+export type Submitted = { id: string; stage: Stage; links: TaskLinks };
 
 /** The stage of a task. */
 export type Stage =
+  | "push_failed"
   | "admission"
   | "staging"
   | "setting_up"
@@ -361,12 +411,13 @@ export type Stage =
   | "collecting"
   | "awaiting_approval"
   | "pushing"
+  | "data_waits"
   | "awaiting_ci"
   | "done";
 
 /** Answer of `GET /tasks`. */
 export type TaskList = {
-  tasks: (TaskListItem)[];
+  tasks: TaskListItem[];
   /** The value of `before` for the next page; absent on the last. */
   next?: undefined | string;
 };
@@ -376,19 +427,13 @@ export type TaskView = {
   /** As in a list. */
   live?: SpendFigures | undefined;
   /** Whether the trace is what the broker wrote; with what is wrong when not. */
-  trace: {
-    intact: true;
-    rows: number;
-  } | {
-    intact: false;
-    fault: string;
-  };
+  trace: { intact: true; rows: number } | { intact: false; fault: string };
   refused_egress: RefusedEgress;
   links: TaskLinks;
   stage: Stage;
   /** Present once it is done. */
   outcome?: Outcome | undefined;
-  /** Why it ended so. */
+  /** Why it ended so, or waits. */
   reason?: undefined | string;
   created_at: string;
   /** Of the last row. */
@@ -404,9 +449,22 @@ export type TaskView = {
   /** What the gate asks for; stays after it was passed. */
   gate?: Gate | undefined;
   /** Categories that the approver has acknowledged; present once it was approved. */
-  acknowledgements?: undefined | (string)[];
-  /** Pushes that were begun, each of which may have arrived. */
-  push_attempts: (PushAttempt)[];
+  acknowledgements?: undefined | string[];
+  /** The approval, once there is one, when it was, and whose. */
+  approval?: undefined | {
+    at: string;
+    by?: Decider | undefined;
+    diff_sha256: string;
+    acknowledged: string[];
+    /** What was shown before, as the client reports it. */
+    seen?: Seen | undefined;
+  };
+  /** Who denied it, gave it up, or ended it before the gate. */
+  ended_by?: Decider | undefined;
+  /** The last time that a person asked for another round of the push, and who. */
+  push_asked?: undefined | { at: string; by: Decider };
+  /** Branches that pushes were begun to, the last one last; each may have arrived. */
+  push_attempts: PushAttempt[];
   /** When the last of them was begun. */
   push_begun_at?: undefined | string;
   /** What is known to be pushed. */
@@ -414,9 +472,7 @@ export type TaskView = {
   /** The last thing seen of the pushed change's checks. */
   ci?: CiObservation | undefined;
   /** Facts for the trust brief, by name; without a prototype. */
-  evidence: {
-    [key: string]: Json;
-  };
+  evidence: { [key: string]: Json };
   /** Number of its last row. */
   seq: number;
   id: string;
@@ -435,10 +491,7 @@ export type TaskView = {
   /** The branch or commit to start from. */
   base?: undefined | string;
   /** Hosts and ports in addition to those of egress.yaml. */
-  egress_extra?: undefined | ({
-    host: string;
-    ports: (number)[];
-  })[];
+  egress_extra?: undefined | ({ host: string; ports: number[] })[];
   /** Whether a person must acknowledge it in any case. */
   sensitive?: undefined | boolean;
   /** Whether the pull request is opened as a draft. */
@@ -446,90 +499,20 @@ export type TaskView = {
   /** `os/arch` of the sandbox, when it is not the host's own. */
   platform?: undefined | string;
   /** Databases of the branch store that the task gets a branch of. */
-  databases?: undefined | (string)[];
+  databases?: undefined | string[];
 };
 
 /** An event, with the number of its row; live spend has none. */
-export type StreamedEvent = {
-  event: "output";
-  data: {
-    channel: "setup" | "stdout" | "stderr";
-    text: string;
-    cut_chars?: undefined | number;
-    ts: string;
-  };
-  /** The number of its row: give it as `after` to go on behind it. */
-  id?: undefined | number;
-} | {
-  event: "spend";
-  data: {
-    live: boolean;
-    usd: number;
-    requests: number;
-    /** Requests whose cost is not known, or not all of it. */
-    unmetered_requests: number;
-    input_tokens: number;
-    output_tokens: number;
-    /** Whether `usd` covers every request. */
-    priced: boolean;
-    ts: string;
-  };
-  /** The number of its row: give it as `after` to go on behind it. */
-  id?: undefined | number;
-} | {
-  event: "ci";
-  data: {
-    state: "pending" | "passed" | "failed" | "no_checks" | "no_conclusion";
-    detail?: undefined | string;
-    ts: string;
-  };
-  /** The number of its row: give it as `after` to go on behind it. */
-  id?: undefined | number;
-} | {
-  event: "evidence";
-  data: {
-    name: string;
-    value: Json;
-    ts: string;
-  };
-  /** The number of its row: give it as `after` to go on behind it. */
-  id?: undefined | number;
-} | {
-  event: "stage";
-  data: {
-    ts: string;
-    stage: Stage;
-    reason?: undefined | string;
-    gate?: Gate | undefined;
-    pushed?: Pushed | undefined;
-  };
-  /** The number of its row: give it as `after` to go on behind it. */
-  id?: undefined | number;
-} | {
-  event: "note";
-  data: {
-    text: string;
-    ts: string;
-  };
-  /** The number of its row: give it as `after` to go on behind it. */
-  id?: undefined | number;
-} | {
-  event: "result";
-  data: {
-    ts: string;
-    outcome: Outcome;
-    reason: string;
-    pushed?: Pushed | undefined;
-  };
+export type StreamedEvent = TaskEventView & {
   /** The number of its row: give it as `after` to go on behind it. */
   id?: undefined | number;
 };
 
-/** The text of a diff. {@linkcode BrokerClient.approve} takes the digest of the whole change instead: `gate.diff_sha256`. */
+/** The text of a diff. {@linkcode BrokerClient.approve} takes the digest of all that would happen: `gate.diff_sha256`. */
 export type TaskDiff = {
   bytes: Uint8Array<ArrayBuffer>;
   /** What the broker says the SHA-256 of these bytes is. */
-  sha256: string;
+  shown_sha256: string;
 };
 
 /** What the broker established. Strings may hold anything that a task can write: sanitise to show them. */
@@ -549,7 +532,7 @@ export type TrustBrief = {
   budget_usd: null | number;
   spend: SpendFigures | null;
   diff: BriefDiff | null;
-  flags: (BriefFlag)[];
+  flags: BriefFlag[];
   violations: ({
     rule: "max_files_changed" | "max_lines_changed";
     limit: number;
@@ -558,15 +541,33 @@ export type TrustBrief = {
   } | {
     rule: "blocked_paths";
     glob: string;
-    paths: (string)[];
+    paths: string[];
     found: number;
     message: string;
-  })[];
+  } | { rule: "checks"; check: string; message: string })[];
   setup: SetupEvidence | null;
   /** Absent when the task has no databases. */
-  databases?: undefined | (BriefDatabase)[];
+  databases?: undefined | BriefDatabase[];
   /** What could not be established, one sentence each. */
-  missing_evidence: (string)[];
+  missing_evidence: string[];
+};
+
+/** What is asked of a task's changed rows. */
+export type DatabaseDiffQuery = { database: string; table: string } & {
+  kind?: undefined | "added" | "removed" | "changed";
+  limit?: undefined | number;
+  search?: undefined | string;
+  cursor?: undefined | string;
+  value_bytes?: undefined | number;
+};
+
+/** Answer of `GET /tasks/<id>/database-diff`. A filtered page may be short, or empty, and have a next one. */
+export type DatabaseRows = {
+  rows: RowChange[];
+  /** The value of `cursor` for the next page; absent on the last. */
+  next?: undefined | string;
+  /** That it belongs to the change that the gate binds; of a page of its rows alone, see `isProvable`. */
+  proof?: PageProof | undefined;
 };
 
 /** An item of the queue. */
@@ -582,6 +583,26 @@ export type QueueItemView = {
   task_id?: undefined | string;
   /** Why it ended as it did. */
   reason?: undefined | string;
+};
+
+/** Answer of `GET /tasks/<id>/verification`. */
+export type Verification = {
+  id: string;
+  /** Whether every check holds. */
+  verified: boolean;
+  /** Of what there is: a task that was not approved, or has not landed, has fewer. */
+  checks: ({
+    what: "rows" | "commit" | "brief" | "approval" | "diff" | "trace" | "digest" | "data";
+    holds: boolean;
+    /** What was found. */
+    detail: string;
+  })[];
+};
+
+/** Answer of `GET /admin/tasks/<id>/bases`. */
+export type BasesView = {
+  /** Sentences, one for each base that is not where it was; may hold any name. */
+  notes: string[];
 };
 
 /** A task at the gate. */
@@ -602,16 +623,29 @@ export type PendingTask = {
   sensitive: boolean;
 };
 
+/** What was shown: the brief, files in the order of the diff, rows of a table in the order of the brief. */
+export type Seen = ({
+  part: "rows" | "brief" | "files";
+  /** Of rows: `<db>@<base> <table>`. */
+  name?: undefined | string;
+  /** The first and the last, from 1, and how many there are in all. */
+  from: number;
+  to: number;
+  of: number;
+})[];
+
 /** The answer to `POST /admin/prune`. */
 export type Pruned = {
-  /** Ids of what was removed, or would be. */
-  pruned: (string)[];
+  /** Ids of the tasks that were removed, or would be. */
+  pruned: string[];
+  /** Mirrors of repositories that were removed, or would be, the longest unused first. */
+  mirrors: ({ repo: string; bytes: number; last_used_at: string })[];
   dry_run: boolean;
 };
 
 /** Every setting. */
 export type PolicyView = {
-  fields: (PolicyField)[];
+  fields: PolicyField[];
   /** SHA-256 in hex over the compared fields. */
   hash: string;
 };
@@ -644,7 +678,7 @@ export type CeilingView = {
 export type Grouping = "agent" | "repo" | "vendor" | "day";
 
 /** Answer of `GET /admin/stats`: as `stats --json`. */
-export type StatsView = {
+export type StatsView = Tally & {
   global_ceiling: CeilingView;
   /** Tasks whose trace cannot be followed; they are in no other figure. */
   damaged: number;
@@ -652,41 +686,9 @@ export type StatsView = {
   since: null | string;
   by?: Grouping | undefined;
   /** The dearest first; days in their order. */
-  groups?: undefined | (GroupTally)[];
+  groups?: undefined | GroupTally[];
   /** Every day from the first task's to the last one's, of at most a year. */
-  days: (DayFigures)[];
-  tasks: number;
-  /** Those that have not ended. */
-  under_way: number;
-  /** Of those that have. */
-  outcomes: {
-    denied: number;
-    timed_out: number;
-    pushed: number;
-    promoted: number;
-    no_diff: number;
-    cancelled: number;
-    setup_failed: number;
-    agent_failed: number;
-    policy_blocked: number;
-    push_failed: number;
-  };
-  /** What the broker metered. */
-  spend: {
-    usd: number;
-    requests: number;
-    /** Tasks of which every request was metered. */
-    metered_tasks: number;
-    /** Tasks that cost more than `usd` has of them, by an unknown amount. */
-    unmetered_tasks: number;
-    /** Their requests without a figure. */
-    unmetered_requests: number;
-  };
-  /** Claims of agents, for tasks of which the broker has metered nothing; in no other figure. */
-  agent_reported: {
-    tasks: number;
-    usd: number;
-  };
+  days: DayFigures[];
 };
 
 /** Answer of `GET /healthz`. */
@@ -704,7 +706,7 @@ export type Health = {
 
 /** A source of time. */
 export type Clock = {
-  /** Wall-clock milliseconds since 1970; may jump. For stamps people read. */
+  /** Whole wall-clock milliseconds since 1970; may jump. For stamps people read, and in records. */
   now: () => number;
   /** Monotonic milliseconds; never goes back. For leases, deadlines and durations. */
   monotonic: () => number;
@@ -713,13 +715,7 @@ export type Clock = {
 };
 
 /** Paths of what belongs to a task. */
-export type TaskLinks = {
-  self: string;
-  events: string;
-  diff: string;
-  brief: string;
-  log: string;
-};
+export type TaskLinks = { self: string; events: string; diff: string; brief: string; log: string };
 
 /** A task in `GET /tasks`. */
 export type TaskListItem = {
@@ -738,12 +734,7 @@ export type TaskListItem = {
   created_at: string;
   updated_at: string;
   /** Metered by the broker; absent when nothing was metered. */
-  spend?: undefined | {
-    usd: number;
-    requests: number;
-    unmetered_requests: number;
-    priced: boolean;
-  };
+  spend?: undefined | { usd: number; requests: number; unmetered_requests: number; priced: boolean };
   /** The agent's own claim; absent where the broker has metered. */
   claimed_usd?: undefined | number;
   retry_of?: undefined | string;
@@ -764,11 +755,7 @@ export type SpendFigures = {
 };
 
 /** Names that the egress proxy refused to a task, with why; the last ones. */
-export type RefusedEgress = ({
-  target: string;
-  reason: string;
-  hint?: undefined | string;
-})[];
+export type RefusedEgress = ({ target: string; reason: string; hint?: undefined | string })[];
 
 /** The outcome of a task. */
 export type Outcome =
@@ -785,12 +772,22 @@ export type Outcome =
 
 /** What a person decides on at the gate. */
 export type Gate = {
-  /** SHA-256 of the diff, in hex: what is approved is this and nothing else. */
+  /** The digest of `binding`: what is approved is this and nothing else. */
   diff_sha256: string;
   /** Categories that the approver has to acknowledge. */
-  second_look: (string)[];
+  second_look: string[];
   /** Milliseconds until the task is denied without an answer; 0 is never. */
   timeout_ms: number;
+  /** Everything that the digest covers; absent from gates of versions up to 0.1.0. */
+  binding?: Binding | undefined;
+};
+
+/** Who decided, and from where: as far as a listener knows of its clients. */
+export type Decider = {
+  /** The command line is one of the clients of the unix socket, by what it says it is. */
+  via: "command line" | "socket" | "HTTP" | "page" | "approval_timeout";
+  /** Who can come in there. */
+  who: string;
 };
 
 /** A push that is about to be tried. */
@@ -816,16 +813,52 @@ export type CiObservation = {
 };
 
 /** A value of JSON. */
-export type Json = null | string | number | (Json)[] | {
-  [key: string]: Json;
-} | boolean;
+export type Json = null | string | number | Json[] | { [key: string]: Json } | boolean;
+
+/** Something that has happened to a task, as `GET /tasks/<id>/events` says it. */
+export type TaskEventView =
+  | {
+    event: "output";
+    data: {
+      channel: "setup" | "stdout" | "stderr";
+      text: string;
+      cut_chars?: undefined | number;
+      ts: string;
+    };
+  }
+  | {
+    event: "result";
+    data: { ts: string; outcome: Outcome; reason: string; pushed?: Pushed | undefined };
+  }
+  | { event: "spend"; data: SpendFigures & { live: boolean; ts: string } }
+  | {
+    event: "ci";
+    data: {
+      state: "pending" | "passed" | "failed" | "no_checks" | "no_conclusion";
+      detail?: undefined | string;
+      ts: string;
+    };
+  }
+  | { event: "evidence"; data: { name: string; value: Json; ts: string } }
+  | {
+    event: "stage";
+    data: {
+      ts: string;
+      stage: Stage;
+      reason?: undefined | string;
+      gate?: Gate | undefined;
+      pushed?: Pushed | undefined;
+    };
+  }
+  | { event: "note"; data: { text: string; ts: string } };
 
 /** The change, as far as a person needs it. */
 export type BriefDiff = {
-  sha256: string;
   tree: string;
   files_changed: number;
   lines_changed: number;
+  /** Files of the diff's text, in which a rename is one and a change of type two; absent from older briefs. */
+  diff_files?: undefined | number;
   /** The first thousand. */
   files: ({
     path: string;
@@ -833,6 +866,8 @@ export type BriefDiff = {
     added: number;
     deleted: number;
     binary: boolean;
+    /** What an added file was made from; both paths count for the policy. */
+    from?: undefined | { kind: "renamed" | "copied"; path: string; similarity: number };
   })[];
 };
 
@@ -843,15 +878,12 @@ export type BriefFlag = {
   /** How many paths. */
   count: number;
   /** The first hundred, with more on each where there is more to say. */
-  paths: ({
-    path: string;
-    detail?: undefined | string;
-  })[];
+  paths: ({ path: string; detail?: undefined | string })[];
 };
 
 /** The result of the setup phase. */
 export type SetupEvidence = {
-  commands: (CommandEvidence)[];
+  commands: CommandEvidence[];
   cache: {
     participation: "hit" | "miss" | "disabled" | "disabled: no lockfile";
     /** First digits of the entry's key. */
@@ -866,36 +898,35 @@ export type BriefDatabase = {
   base: string;
   /** False: the agent left it as it was, and nothing is promoted. */
   changed: boolean;
-  /** At most a hundred, with their first rows. */
+  /** At most a hundred, with the first rows of each kind. */
   tables: ({
-    rows?: undefined | ({
-      change: "added" | "removed" | "changed";
-      key: {
-        [key: string]: null | string | number | {
-          hex: string;
-          bytes: number;
-        };
-      };
-      before?: undefined | {
-        [key: string]: null | string | number | {
-          hex: string;
-          bytes: number;
-        };
-      };
-      after?: undefined | {
-        [key: string]: null | string | number | {
-          hex: string;
-          bytes: number;
-        };
-      };
+    rows?: undefined | RowChange[];
+    /** Of 200 rows or more: on which values of its first columns they fall. */
+    spread?: undefined | ({
+      column: string;
+      /** Rows from one value to another, or of one: numbers, dates, then the most frequent texts, then NULL. */
+      bins: ({ from: StoredValue; to?: StoredValue | undefined; rows: number })[];
+      /** Rows that are in none. */
+      other: number;
+      /** Its texts were too many to count: a bin of one has this many rows or more. */
+      at_least?: undefined | true;
     })[];
     table: string;
+    /** `schema` in briefs of earlier versions, which compared no rows where columns differ. */
     change: "schema" | "added" | "removed" | "changed";
+    internal?: undefined | true;
     rows_added: number;
     rows_removed: number;
     rows_changed: number;
-    /** Of a full-text table, in the tables that it is kept in. */
+    /** Of a full-text table, in the tables that it is kept in; in briefs of earlier versions. */
     storage_rows?: undefined | number;
+    columns?: undefined | ({
+      name: string;
+      change: "added" | "removed" | "renamed";
+      from?: undefined | string;
+      values: number;
+    })[];
+    unread?: undefined | string;
   })[];
   /** Tables beyond those listed. */
   more_tables: number;
@@ -904,11 +935,40 @@ export type BriefDatabase = {
     type: string;
     name: string;
     change: "added" | "removed" | "changed";
+    table?: undefined | string;
+    table_before?: undefined | string;
+    /** The SQL, as far as there was room for it. */
+    before?: StoredValue | undefined;
+    after?: StoredValue | undefined;
   })[];
   more_schema: number;
-  /** Bytes differ that are neither a row nor a definition: a setting in the header, or, alone, an index's own pages. */
+  /** Settings of the file. */
+  settings?: undefined | ({ setting: string; before: string; after: string })[];
+  /** Pages that differ and hold nothing of all this, and where; at most a hundred. */
+  other_pages?: undefined | ({
+    where: "table" | "index" | "definitions" | "free" | "pointer map" | "unused";
+    name?: undefined | string;
+    pages: number;
+  })[];
+  /** Something differs that is neither a row nor a definition: a setting, or pages. */
   other_changes: boolean;
+  /** Present where the repository's profile has some for a database that was changed. */
+  checks?: undefined | BriefCheck[];
 };
+
+/** A row that differs. */
+export type RowChange = {
+  change: "added" | "removed" | "changed";
+  key: { [key: string]: StoredValue };
+  rowid?: undefined | { before?: StoredValue | undefined; after?: StoredValue | undefined };
+  before?: undefined | { [key: string]: StoredValue };
+  after?: undefined | { [key: string]: StoredValue };
+  /** Of a changed one, where pages of rows are asked for, its other columns. */
+  same?: undefined | { [key: string]: StoredValue };
+};
+
+/** The place of a page among the leaves of its changeset, and the hashes beside its way up. */
+export type PageProof = { index: number; path: string[] };
 
 /** The state of a queue item. */
 export type QueueState =
@@ -922,11 +982,7 @@ export type QueueState =
   | "dead_letter";
 
 /** A setting; another version of the program may have others. */
-export type PolicyField = {
-  setting: string;
-  value: ShownValue;
-  source: string;
-};
+export type PolicyField = { setting: string; value: ShownValue; source: string };
 
 /** One limb of the global ceiling. */
 export type LimbView = {
@@ -936,12 +992,15 @@ export type LimbView = {
   reason: string;
 };
 
-/** The tally of one agent, vendor, repository or day. */
-export type GroupTally = {
-  name: string;
+/** Figures over some tasks. */
+export type Tally = {
   tasks: number;
   /** Those that have not ended. */
   under_way: number;
+  /** Of these: approved changes that could not be pushed, and wait. */
+  push_failed: number;
+  /** Of these: changes that are pushed, whose databases could not be promoted, and wait. */
+  data_waits: number;
   /** Of those that have. */
   outcomes: {
     denied: number;
@@ -967,30 +1026,110 @@ export type GroupTally = {
     unmetered_requests: number;
   };
   /** Claims of agents, for tasks of which the broker has metered nothing; in no other figure. */
-  agent_reported: {
-    tasks: number;
-    usd: number;
-  };
+  agent_reported: { tasks: number; usd: number };
 };
 
+/** The tally of one agent, vendor, repository or day. */
+export type GroupTally = Tally & { name: string };
+
 /** One day in UTC, `2026-01-31`; `usd` is metered by the broker. */
-export type DayFigures = {
-  day: string;
-  tasks: number;
-  usd: number;
+export type DayFigures = { day: string; tasks: number; usd: number };
+
+/** The fields are those of docs/explanation/approval.md. */
+export type Binding = {
+  format: "taskd approval 1";
+  task_id: string;
+  /** The trace up to the gate: its rows, and the SHA-256 of the last one, which names the one before. */
+  record: { rows: number; sha256: string };
+  /** Where it is pushed. */
+  repository: string;
+  base: { commit: string; tree: string; branch: null | string };
+  tree: string;
+  /** Of base, both trees and git's list of the changed entries. */
+  change_sha256: string;
+  /** Without its last line, which has the digest. */
+  commit_message: string;
+  /** Its body is without its last line, which has the digest. */
+  pull_request: { title: string; body_sha256: string; draft: boolean };
+  databases: ({
+    db: string;
+    /** The branch that it was forked from and is promoted onto. */
+    base: string;
+    /** Where that branch stood: the content of a transaction in a lineage never changes. */
+    base_lineage: string;
+    base_txid: number;
+    /** What is promoted; null where nothing was changed. */
+    result: null | {
+      lineage: string;
+      txid: number;
+      /** Of the whole file, schema, rows and every other byte, in the mode of a rollback journal. */
+      image_sha256: string;
+      /** Of what differs from the base: absent at gates of earlier versions. */
+      changeset?: ChangesetRoot | undefined;
+    };
+  })[];
+  second_look: string[];
+  /** Of every flag of every path. */
+  flags_sha256: string;
+  /** Of the brief, as canonical JSON: so it is kept. */
+  brief_sha256: string;
+  /** Of the bytes of the diff as it is shown. */
+  shown_sha256: string;
+  policy_sha256: string;
+  egress_sha256: string;
+  settings_sha256: string;
 };
 
 /** How one command of a profile ended, by its exit code alone. */
 export type CommandEvidence = {
   phase: "setup" | "readiness";
-  command: readonly (string)[];
+  command: readonly string[];
   status: "timed_out" | "passed" | "failed" | "not_run";
   /** Absent when it was ended. */
   exit_code?: undefined | number;
   duration_ms: number;
 };
 
+/**
+ * A value of a row, or SQL. Integers and reals that JSON cannot hold are text; a long text and a blob come as a part, with
+ * its place, the size of the whole and its SHA-256.
+ */
+export type StoredValue = null | string | number | { integer: string } | { real: string } | {
+  bytes: number;
+  at?: undefined | number;
+  sha256?: undefined | string;
+  text: string;
+  hex?: undefined | string;
+} | {
+  bytes: number;
+  at?: undefined | number;
+  sha256?: undefined | string;
+  hex: string;
+};
+
+/** A check of the repository's profile, with its answers before and after. */
+export type BriefCheck = {
+  name: string;
+  sql: string;
+  expect?: undefined | "same" | "empty";
+  /** Whether what is expected is so; absent where nothing is. */
+  holds?: undefined | boolean;
+  before: CheckAnswer;
+  after: CheckAnswer;
+};
+
 /** A setting's value as it is shown and compared. */
-export type ShownValue = string | number | (ShownValue)[] | {
-  [key: string]: ShownValue;
-} | boolean;
+export type ShownValue = string | number | ShownValue[] | { [key: string]: ShownValue } | boolean;
+
+/** Of the tree of hashes over definitions, settings and pages of rows that differ. */
+export type ChangesetRoot = { root: string; leaves: number };
+
+/** What a check's query returned on one side, or why it returned nothing. */
+export type CheckAnswer = {
+  columns: string[];
+  /** The first twenty at most. */
+  rows: (StoredValue[])[];
+  count: number;
+  /** Over all rows. */
+  sha256: string;
+} | { error: string };

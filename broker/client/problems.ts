@@ -1,6 +1,5 @@
 /**
- * Errors of the broker as they were thrown there: the same code, words, hint and list of
- * what is missing.
+ * Errors of the broker as they were thrown there: the same code, words, hint and list of what is missing.
  */
 
 import * as v from "valibot";

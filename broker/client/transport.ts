@@ -17,7 +17,6 @@ export interface Sending {
   /** With its query. */
   path: string;
   headers?: Readonly<Record<string, string>>;
-  /** JSON text. */
   body?: string;
   signal?: AbortSignal | undefined;
 }
@@ -25,13 +24,11 @@ export interface Sending {
 /** An answer: its head, and its body as it comes. */
 export interface Received extends Disposable {
   status: number;
-  /** A header's value; empty without one. */
   header(name: string): string;
   /** To be read once. Throws `broker_unreachable` when it breaks off, `interrupted` on the signal. */
   body: AsyncIterable<Uint8Array>;
 }
 
-/** How long the head of an answer is waited for unless the caller says otherwise. */
 export const HEAD_DEADLINE_MS = 120_000;
 
 export interface TransportOptions {

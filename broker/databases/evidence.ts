@@ -5,23 +5,23 @@
 
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
-import { COUNT, type Json } from "../task/values.ts";
-import { BRIEF_DATABASE, TABLE_CHANGE, type TaskRecord } from "../task/schema.ts";
+import { COUNT, type Json } from "../task/value_schemas.ts";
+import type { TaskRecord } from "../task/schema.ts";
+import { BRIEF_DATABASE, CHANGESET_ROOT, TABLE_CHANGE } from "../task/database_schema.ts";
 
 const name = v.pipe(v.string(), v.maxLength(128));
 const lineage = v.pipe(v.string(), v.maxLength(128));
 
 const FORK_SCHEMA = v.object({
   db: name,
-  /** The branch that was forked. */
   base: name,
-  /** The task's own. */
   branch: name,
   /** Where `base` stood: the content of a txid in a lineage never changes. */
   base_txid: COUNT,
   base_lineage: lineage,
+  /** Where `branch` stands from then on, until what the agent has left is stored in it. Brokers up to 0.1.0 noted none. */
+  own: v.exactOptional(v.object({ txid: COUNT, lineage })),
 });
-/** A branch that a task was given. */
 export type ForkedDatabase = v.InferOutput<typeof FORK_SCHEMA>;
 
 const CHANGE_ENTRIES = v.object({
@@ -30,29 +30,30 @@ const CHANGE_ENTRIES = v.object({
   base: name,
   branch: name,
   /** Present when it was changed: what is promoted is this and nothing else. */
-  head: v.exactOptional(v.object({ txid: COUNT, lineage, image_sha256: v.string() })),
-  /** Without their rows. */
+  head: v.exactOptional(
+    v.object({ txid: COUNT, lineage, image_sha256: v.string(), changeset: v.exactOptional(CHANGESET_ROOT) }),
+  ),
   tables: v.array(v.object(TABLE_CHANGE.entries)),
 });
 const HEAD_SCHEMA = v.pipe(CHANGE_ENTRIES, v.check(({ changed, head }) => !changed || head !== undefined));
-/** What a task did to a database. */
 export type DatabaseChange = v.InferOutput<typeof HEAD_SCHEMA>;
 
 const RESULT_SCHEMA = v.object({
   db: name,
   base: name,
   branch: name,
-  result: v.picklist(["promoted", "kept"]),
+  /** `kept`: it waits for another round; `given_up`: by a person. */
+  result: v.picklist(["promoted", "kept", "given_up"]),
   reason: v.exactOptional(v.string()),
+  txid: v.exactOptional(COUNT),
+  /** Absent where `base` was as the task had found it: it then holds the task's branch whole. */
+  merged: v.exactOptional(v.object({ merge: name, onto_txid: COUNT })),
   /** The branch that keeps what `base` was before. */
   safety_branch: v.exactOptional(name),
 });
-/** What happened to a database's branch after the approval. */
 export type DatabaseResult = v.InferOutput<typeof RESULT_SCHEMA>;
 
-/** Names of the facts. */
 export const EVIDENCE = {
-  /** Where each branch begins. */
   forks: "database_forks",
   /** What is at the gate. */
   changes: "databases",
@@ -76,7 +77,6 @@ export function isDataChanged(changes: readonly DatabaseChange[]): boolean {
   return changes.some(({ changed }) => changed);
 }
 
-/** A list as a fact. */
 export function asJson(list: readonly object[]): Json {
   return JSON.parse(JSON.stringify(list));
 }

@@ -8,12 +8,19 @@
 
 import * as v from "valibot";
 import type { Clock } from "../../lib/clock.ts";
-import { TaskdError } from "../../lib/errors.ts";
+import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { fileError, lstatIfPresent } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { helperArgs, helperEnv } from "../../lib/helper_process.ts";
 import { runProcess } from "../../lib/process.ts";
-import { BRIEF_DATABASE } from "../task/schema.ts";
+import type { ProfileCheck } from "../settings/settings.ts";
+import {
+  BRIEF_DATABASE,
+  type BriefCheck,
+  CHANGESET_ROOT,
+  CHECK_ANSWER,
+  type CheckAnswer,
+} from "../task/database_schema.ts";
 import type { Report } from "./inspection_report.ts";
 // Makes it part of the program, so that caches and packages include it.
 import type {} from "./inspector_main.ts";
@@ -22,6 +29,7 @@ import { parseJson } from "../../lib/text/json.ts";
 /** What a database may have grown to: twice what it was and a gigabyte. */
 const GROWTH = { factor: 2, bytes: 2 ** 30 };
 const INSPECT_MS = 300_000;
+const CHECK_MS = 30_000;
 /** Seconds of the processor after which the system itself ends it, should the broker be gone by then. */
 const CPU_S = 600;
 const HEAP_MIB = 512;
@@ -32,9 +40,7 @@ const JOURNAL_MAGIC = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const MAX_PROBLEM_CHARS = 500;
 
 export interface InspectorOptions {
-  /** The deno program, absolute. */
   deno_path: string;
-  /** Deno's cache (DENO_DIR), absolute. */
   deno_cache_dir: string;
   clock: Clock;
 }
@@ -42,7 +48,6 @@ export interface InspectorOptions {
 export interface Inspection {
   /** For errors: `the database shop`. */
   what: string;
-  /** Where the sandbox had it. */
   left: string;
   base: string;
   /** A folder to make for the work; its parent exists. */
@@ -52,14 +57,13 @@ export interface Inspection {
 
 export interface Inspected {
   report: Report & { ok: true };
-  /** A sound database in one file. */
   image: string;
 }
 
 const { db: _db, base: _base, ...found } = BRIEF_DATABASE.entries;
 const REPORT: v.GenericSchema<unknown, Report> = v.variant("ok", [
   v.object({ ok: v.literal(false), problem: v.string() }),
-  v.object({ ok: v.literal(true), ...found }),
+  v.object({ ok: v.literal(true), changeset: v.exactOptional(CHANGESET_ROOT), ...found }),
 ]);
 
 /**
@@ -84,12 +88,42 @@ export async function inspectDatabase(options: InspectorOptions, inspection: Ins
   } catch (error) {
     throw fileError(error, attempted);
   }
-  const report = await runInspector(options, { attempted, work_dir, signal });
+  const report = await runInspector(options, REPORT, { attempted, work_dir, signal, deadline_ms: INSPECT_MS });
   if (!report.ok) {
     const problem = sanitizeLine(report.problem).slice(0, MAX_PROBLEM_CHARS);
     throw new TaskdError("corrupt", `${attempted}: ${problem}`);
   }
   return { report, image: `${work_dir}/result.db` };
+}
+
+/**
+ * Runs the profile's checks on both files of an inspection that has ended, each in a process of its own: what a query
+ * meets there, and one that does not end, is its answer.
+ */
+export async function runChecks(
+  options: InspectorOptions,
+  { work_dir, signal }: Pick<Inspection, "work_dir" | "signal">,
+  checks: readonly ProfileCheck[],
+): Promise<BriefCheck[]> {
+  const answer = async (path: string, { name, sql }: ProfileCheck): Promise<CheckAnswer> => {
+    const query = new TextEncoder().encode(JSON.stringify({ path, sql }));
+    const run = { attempted: `Cannot run the check ${name}`, work_dir, signal, deadline_ms: CHECK_MS, query };
+    try {
+      return await runInspector(options, CHECK_ANSWER, run);
+    } catch (error) {
+      signal.throwIfAborted();
+      return { error: messageOf(error).slice(0, MAX_PROBLEM_CHARS) };
+    }
+  };
+  const found: BriefCheck[] = [];
+  for (const check of checks) {
+    const { name, sql, expect } = check;
+    const [before, after] = [await answer("base.db", check), await answer("result.db", check)];
+    const holds = !("error" in before || "error" in after) &&
+      (expect === "same" ? before.sha256 === after.sha256 : after.count === 0);
+    found.push({ name, sql, ...expect && { expect, holds }, before, after });
+  }
+  return found;
 }
 
 function requirePlain(
@@ -126,10 +160,12 @@ async function take(path: string, target: string): Promise<void> {
   await Deno.chmod(target, 0o600);
 }
 
-async function runInspector(
+async function runInspector<T>(
   { deno_path, deno_cache_dir, clock }: InspectorOptions,
-  { attempted, work_dir, signal }: { attempted: string; work_dir: string; signal: AbortSignal },
-): Promise<Report> {
+  schema: v.GenericSchema<unknown, T>,
+  run: { attempted: string; work_dir: string; signal: AbortSignal; deadline_ms: number; query?: Uint8Array },
+): Promise<T> {
+  const { attempted, work_dir, signal, deadline_ms, query } = run;
   const module = import.meta.resolve("./inspector_main.ts");
   const args = helperArgs({ name: "inspector", module, folders: ["."], heap_mib: HEAP_MIB });
   const { code, stdout, stderr } = await runProcess("/bin/sh", {
@@ -137,7 +173,8 @@ async function runInspector(
     args: ["-c", `ulimit -t ${CPU_S} && exec "$0" "$@"`, deno_path, ...args],
     env: helperEnv(deno_cache_dir),
     cwd: work_dir,
-    deadline_ms: INSPECT_MS,
+    stdin: query,
+    deadline_ms,
     max_bytes: MAX_REPORT_BYTES,
     signal,
     clock,
@@ -147,7 +184,7 @@ async function runInspector(
     const problem = sanitizeLine(stderr.trim().split("\n").at(-1) ?? "").slice(0, MAX_PROBLEM_CHARS);
     throw new TaskdError("corrupt", `${attempted}: the inspection ended with code ${code}: ${problem}`);
   }
-  const parsed = v.safeParse(REPORT, parseJson(stdout));
+  const parsed = v.safeParse(schema, parseJson(stdout));
   if (!parsed.success) throw new TaskdError("corrupt", `${attempted}: the inspection gave no report`);
   return parsed.output;
 }

@@ -4,26 +4,40 @@
  *
  * In the folder are `base.db`, which the store wrote, and `result.db`, with `result.db-wal` where there was one. When it
  * is done, `result.db` is a whole, sound database without a log, in the journal mode of `base.db`, and one line of JSON
- * on the standard output lists what differs.
+ * on the standard output lists what differs; the file `changeset` is the tree of hashes over all of it. With a query on
+ * the standard input, which names one of the two files, the line is its answer.
  *
- * Everything it imports lies in this folder or in lib/: it runs without packages.
+ * It runs without packages.
  */
 
 import { DatabaseSync } from "node:sqlite";
 import { DATABASE_HEADER_BYTES, type DatabaseHeader, parseDatabaseHeader } from "../../lib/sqlite/header.ts";
 import { integrityCheck } from "../../lib/sqlite/integrity.ts";
-import { type ComparedTable, diffRows } from "../../lib/sqlite/row_diff.ts";
+import type { DefinitionDiff, TableDiff } from "../../lib/sqlite/diff_result.ts";
+import { compareDatabases } from "../../lib/sqlite/row_diff.ts";
+import { type ColumnSpread, RowSpread } from "../../lib/sqlite/row_spread.ts";
+import { canonicalJson } from "../../lib/text/canonical_json.ts";
+import { ChangesetWriter } from "./changeset_file.ts";
+import { pageLeaf } from "../task/page_proof.ts";
 import {
+  CHANGESET,
   MAX_LISTED,
   MAX_NAME_LENGTH,
   MAX_ROWS,
   MAX_SAMPLE_LENGTH,
+  MAX_SPREAD_LENGTH,
+  MAX_TEXT_LENGTH,
   type Report,
   type SchemaDifference,
 } from "./inspection_report.ts";
 import { messageOf } from "../../lib/errors.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
+import { queryAnswer } from "../../lib/sqlite/query_answer.ts";
+import type { CheckAnswer } from "../task/database_schema.ts";
 
 const BASE = "base.db";
+/** Of the SHA-256 of a name that is cut, in hex. */
+const DIGEST_CHARS = 32;
 const RESULT = "result.db";
 /** What SQLite may allocate in all. */
 const MAX_MEMORY_BYTES = 512 << 20;
@@ -31,13 +45,9 @@ const MAX_PROBLEMS = 3;
 const COMPARE_BYTES = 1 << 20;
 /** The bytes of the header that change without the content: journal mode, change counter, version numbers. */
 const VOLATILE: readonly (readonly [start: number, end: number])[] = [[18, 20], [24, 28], [92, 100]];
-/** The bytes of the header that are settings: cache size, encoding, user_version, vacuum mode, application_id. */
-const SETTINGS: readonly (readonly [start: number, end: number])[] = [[48, 52], [56, 72]];
-
 class Refusal extends Error {}
 
 async function inspect(): Promise<Report> {
-  new DatabaseSync(":memory:").exec(`PRAGMA hard_heap_limit=${MAX_MEMORY_BYTES}`);
   const base_header = headerOf(BASE);
   settle(base_header.write_version === 2);
   const found = integrityCheck(RESULT);
@@ -48,18 +58,68 @@ async function inspect(): Promise<Report> {
     if (problems.length > 0) throw new Refusal(`it is damaged: ${problems.slice(0, MAX_PROBLEMS).join("; ")}`);
   }
   if (sameContent()) return unchanged();
-  // A reviewer must see what an application reads through an index, or relies on for its next key.
-  const tables = await diffRows(BASE, RESULT, { rows: MAX_ROWS, internal: true });
-  const schema = schemaDifferences();
+  const tree = new ChangesetWriter(CHANGESET);
+  const spreads = new Spreads();
+  // Its soundness was asked for, of all of it.
+  const { tables, definitions, settings, other_pages, problems } = await compareDatabases(BASE, RESULT, {
+    rows: MAX_ROWS,
+    check: false,
+    onPage: (page) => tree.add(pageLeaf(page)),
+    onPair: (table, plan, pair) => spreads.of(table).add(plan, pair),
+  });
+  // No comparison of what such names stand for is complete, also where the base had them already.
+  const odd = problems.filter(({ side }) => side === "after").map(({ problem }) => problem);
+  if (odd.length > 0) throw new Refusal(odd.slice(0, MAX_PROBLEMS).join("; "));
+  for (const definition of definitions) tree.add(canonicalJson({ definition: { ...definition } }));
+  // Their pages end where they could not be read on.
+  for (const { table, unread } of tables) if (unread !== undefined) tree.add(canonicalJson({ table, unread }));
+  tree.add(canonicalJson({ settings: settings.map((setting) => ({ ...setting })) }));
+  // Every change of a definition counts this one up.
+  const own = settings.filter(({ setting }) => setting !== "schema_version" || definitions.length === 0);
+  const room = { left: MAX_SAMPLE_LENGTH };
   return {
     ok: true,
     changed: true,
-    tables: bounded(tables.slice(0, MAX_LISTED)),
+    changeset: tree.finish(),
+    tables: boundedTables(tables.slice(0, MAX_LISTED), { left: MAX_SAMPLE_LENGTH }).map((bounded, at) => {
+      const spread = spreads.take(tables[at]!.table);
+      return spread === undefined ? bounded : { ...bounded, spread };
+    }),
     more_tables: Math.max(0, tables.length - MAX_LISTED),
-    schema: schema.slice(0, MAX_LISTED),
-    more_schema: Math.max(0, schema.length - MAX_LISTED),
-    other_changes: tables.length + schema.length === 0 || !sameSettings(),
+    schema: definitions.slice(0, MAX_LISTED).map((definition) => boundedDefinition(definition, room)),
+    more_schema: Math.max(0, definitions.length - MAX_LISTED),
+    settings: own.map(({ setting, before, after }) => ({ setting, before: cutText(before), after: cutText(after) })),
+    other_pages: other_pages.slice(0, MAX_LISTED).map(cutName),
+    other_changes: own.length + other_pages.length > 0 || tables.length + definitions.length === 0,
   };
+}
+
+/** Where the rows of the tables fall, one table after the other, as far as there is room. */
+class Spreads {
+  readonly #finished = new Map<string, ColumnSpread[]>();
+  #current: { table: string; spread: RowSpread } | undefined;
+  #left = MAX_SPREAD_LENGTH;
+
+  of(table: string): RowSpread {
+    if (this.#current?.table !== table) {
+      this.#finish();
+      this.#current = { table, spread: new RowSpread() };
+    }
+    return this.#current.spread;
+  }
+
+  take(table: string): ColumnSpread[] | undefined {
+    this.#finish();
+    return this.#finished.get(table);
+  }
+
+  #finish(): void {
+    const found = this.#current?.spread.finish()?.map((spread) => ({ ...spread, column: cut(spread.column) }));
+    if (found !== undefined && (this.#left -= JSON.stringify(found).length) >= 0) {
+      this.#finished.set(this.#current!.table, found);
+    }
+    this.#current = undefined;
+  }
 }
 
 function unchanged(): Report {
@@ -115,14 +175,6 @@ function sameContent(): boolean {
   }
 }
 
-/** Whether no setting of the file was changed: beside a changed row, nothing else would show it. */
-function sameSettings(): boolean {
-  const [before, after] = [firstBytes(BASE), firstBytes(RESULT)];
-  return SETTINGS.every(([start, end]) =>
-    before.subarray(start, end).every((byte, index) => byte === after[start + index])
-  );
-}
-
 function fill(file: Deno.FsFile, bytes: Uint8Array): number {
   let length = 0;
   while (length < bytes.length) {
@@ -133,38 +185,50 @@ function fill(file: Deno.FsFile, bytes: Uint8Array): number {
   return length;
 }
 
-/** Definitions of both sides, by what they define. */
-function schemaDifferences(): SchemaDifference[] {
-  const [before, after] = [definitions(BASE), definitions(RESULT)];
-  const differences: SchemaDifference[] = [];
-  for (const key of [...new Set([...before.keys(), ...after.keys()])].sort()) {
-    const [old, now] = [before.get(key), after.get(key)];
-    if (old === now) continue;
-    const change = old === undefined ? "added" : now === undefined ? "removed" : "changed";
-    const [type = "", name = ""] = key.split("\0");
-    differences.push({ type: type.slice(0, MAX_NAME_LENGTH), name: name.slice(0, MAX_NAME_LENGTH), change });
-  }
-  return differences;
+/** Two names stay two: an acknowledgement goes by them. */
+function cut(text: string): string {
+  if (text.length <= MAX_NAME_LENGTH) return text;
+  const digest = sha256Hex(text).slice(0, DIGEST_CHARS);
+  return `${text.slice(0, MAX_NAME_LENGTH - DIGEST_CHARS - 1)}…${digest}`;
+}
+const cutText = (text: string) => text.slice(0, MAX_TEXT_LENGTH);
+
+function cutName<T extends { name?: string }>(named: T): T {
+  return named.name === undefined ? named : { ...named, name: cut(named.name) };
 }
 
-function definitions(path: string): Map<string, string> {
-  const db = new DatabaseSync(path, { readOnly: true });
-  try {
-    const rows = db.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema").all();
-    return new Map(rows.map(({ type, name, tbl_name, sql }) => [`${type}\0${name}`, `${tbl_name}\0${sql}`]));
-  } finally {
-    db.close();
-  }
+/** With names cut, and without its SQL once those before have taken the room. */
+function boundedDefinition(diff: DefinitionDiff, room: { left: number }): SchemaDifference {
+  const { before, after, ...definition } = cutName(diff);
+  const named = {
+    ...definition,
+    type: cut(diff.type),
+    table: cut(diff.table),
+    ...(diff.table_before === undefined ? {} : { table_before: cut(diff.table_before) }),
+  };
+  room.left -= JSON.stringify([before, after]).length;
+  if (room.left < 0) return named;
+  return { ...named, ...(before === undefined ? {} : { before }), ...(after === undefined ? {} : { after }) };
+}
+
+/** Pages of rows are asked for by name: those of a table whose name is cut have to be acknowledged as unread. */
+function unreadOf({ table, unread }: TableDiff): { unread?: string } {
+  if (unread !== undefined) return { unread: cutText(unread) };
+  return table.length <= MAX_NAME_LENGTH ? {} : { unread: `its name has more than ${MAX_NAME_LENGTH} characters` };
 }
 
 /** With names cut, and without rows once those before have taken the room. */
-function bounded(tables: ComparedTable[]): ComparedTable[] {
-  let left = MAX_SAMPLE_LENGTH;
-  return tables.map(({ rows, ...table }) => {
-    const cut = { ...table, table: table.table.slice(0, MAX_NAME_LENGTH) };
-    if (rows === undefined) return cut;
-    left -= JSON.stringify(rows).length;
-    return left < 0 ? cut : { ...cut, rows };
+function boundedTables(tables: TableDiff[], room: { left: number }): TableDiff[] {
+  return tables.map(({ rows, columns, ...table }) => {
+    const counts = {
+      ...table,
+      table: cut(table.table),
+      ...unreadOf(table),
+      ...(columns === undefined ? {} : { columns: columns.slice(0, MAX_LISTED).map(cutName) }),
+    };
+    if (rows === undefined) return counts;
+    room.left -= JSON.stringify(rows).length;
+    return room.left < 0 ? counts : { ...counts, rows };
   });
 }
 
@@ -176,9 +240,18 @@ async function report(): Promise<Report> {
   }
 }
 
-/** Inspects the databases of the folder, prints the report, and returns the exit status. */
+function answer({ path, sql }: { path: string; sql: string }): CheckAnswer {
+  try {
+    return queryAnswer(path, sql);
+  } catch (error) {
+    return { error: cutText(messageOf(error)) };
+  }
+}
+
 export async function runInspector(): Promise<number> {
-  console.log(JSON.stringify(await report()));
+  new DatabaseSync(":memory:").exec(`PRAGMA hard_heap_limit=${MAX_MEMORY_BYTES}`);
+  const query = await new Response(Deno.stdin.readable).text();
+  console.log(JSON.stringify(query === "" ? await report() : answer(JSON.parse(query))));
   return 0;
 }
 

@@ -1,24 +1,41 @@
 /**
- * Promoting a task's databases once they were approved: the very heads that waited at the gate, onto bases that stand
- * where they were forked. All are checked before the first is moved; if one cannot be promoted, none is, because a
- * change to two databases is one change. What is not promoted is kept, and the reason names its branch.
+ * Landing a task's databases once they were approved: the very heads that waited at the gate, promoted onto bases that
+ * stand where they were forked, and merged into bases that went on. All are checked before the first is moved; if one
+ * cannot land by then, none does, because a change to two databases is one change. What does not land is kept, and the reason
+ * names its branch.
  */
 
 import type { Client } from "../../lib/client/client.ts";
-import { hasCode, messageWithHint } from "../../lib/errors.ts";
+import { hasCode, messageOf, messageWithHint } from "../../lib/errors.ts";
+import type { OpAnswer } from "../../lib/protocol/messages.ts";
+import { valueText } from "../../lib/sqlite/diff_text.ts";
+import { plural } from "../../lib/text/plural.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { DatabaseChange, DatabaseResult, ForkedDatabase } from "./evidence.ts";
-import { statusOf, type StoreAccess, withStore } from "./store_calls.ts";
+import { checkpointSha256, statusOf, type StoreAccess, withStore } from "./store_calls.ts";
 
-/** Milliseconds for all of a task. */
 const PROMOTE_MS = 1_800_000;
+/** Conflicts that a reason names. */
+const MAX_NAMED = 5;
+
+/** `merge`: the approved changes go into what the base holds by now. `promote_only`: they wait for a person. */
+export type OnMovedBase = "merge" | "promote_only";
 
 export interface Approved {
   forks: readonly ForkedDatabase[];
   changes: readonly DatabaseChange[];
+  /** What earlier rounds have come to: a database that has its change is left alone, whatever was written to it since. */
+  known: readonly DatabaseResult[];
+  /** What becomes of a base that has moved, or that a session has open. */
+  on_moved_base: OnMovedBase;
+  /** Whether the content is held to what was approved; versions up to 0.1.0 have noted another digest of it. */
+  is_bound: boolean;
 }
 
 type Inspection =
   | { kind: "ready" }
+  /** Nothing of it is in conflict with what the base holds by now. */
+  | { kind: "mergeable"; moved: string; onto_txid: number }
   /** A broker that was cut off has done it. */
   | { kind: "promoted" }
   | { kind: "kept"; reason: string };
@@ -29,24 +46,42 @@ interface Candidate {
   fork: ForkedDatabase | undefined;
 }
 
+/**
+ * Why the store's content of a branch is not what was at the gate; undefined when it is. What stands at a place of a
+ * lineage never changes, and the store promotes from this place or not at all.
+ */
+async function contentProblem(
+  client: Client,
+  { change: { db, branch }, head }: Candidate,
+): Promise<string | undefined> {
+  try {
+    // The checkpoint that was made of it has the branch's name.
+    const { txid, sha256 } = await checkpointSha256(client, { db, branch, checkpoint: branch });
+    if (txid === head.txid && sha256 === head.image_sha256) return undefined;
+    return `${db}@${branch} does not hold what was approved`;
+  } catch (error) {
+    return messageWithHint(error);
+  }
+}
+
 /** Promotes what was changed. Never throws: what cannot be promoted is kept, with the reason. */
-export async function promoteDatabases(access: StoreAccess, { forks, changes }: Approved): Promise<DatabaseResult[]> {
-  const candidates = changes.flatMap((change): Candidate[] => {
-    const fork = forks.find(({ db }) => db === change.db);
-    return change.head === undefined ? [] : [{ change, head: change.head, fork }];
-  });
-  if (candidates.length === 0) return [];
+export async function promoteDatabases(
+  access: StoreAccess,
+  approved: Approved,
+): Promise<DatabaseResult[]> {
+  const done = approved.known.filter(({ result }) => result === "promoted");
+  const candidates = candidatesOf(approved);
+  if (candidates.length === 0) return done;
   const attempted = "Cannot promote the task's databases";
   try {
     return await withStore(access, { attempted, timeout_ms: PROMOTE_MS }, async (client) => {
-      const inspections: Inspection[] = [];
-      for (const candidate of candidates) inspections.push(await inspect(client, candidate));
+      const inspections = await inspectAll(client, candidates, approved);
       const obstacle = inspections.find((found) => found.kind === "kept");
-      const results: DatabaseResult[] = [];
+      const results: DatabaseResult[] = [...done];
       for (const [index, candidate] of candidates.entries()) {
         const found = inspections[index]!;
         if (found.kind === "promoted") results.push(resultOf(candidate, { result: "promoted" }));
-        else if (obstacle === undefined) results.push(await promote(client, candidate));
+        else if (obstacle === undefined) results.push(await land(client, candidate, found, approved));
         else {
           const reason = found.kind === "kept" ? found.reason : `so that none is alone: ${obstacle.reason}`;
           results.push(kept(candidate, reason));
@@ -55,12 +90,77 @@ export async function promoteDatabases(access: StoreAccess, { forks, changes }: 
       return results;
     });
   } catch (error) {
-    return candidates.map((candidate) => kept(candidate, messageWithHint(error)));
+    return [...done, ...candidates.map((candidate) => kept(candidate, messageWithHint(error)))];
   }
 }
 
-async function inspect(client: Client, { change, head, fork }: Candidate): Promise<Inspection> {
-  const { db, base, branch } = change;
+async function inspectAll(client: Client, candidates: readonly Candidate[], approved: Approved): Promise<Inspection[]> {
+  const inspections: Inspection[] = [];
+  for (const candidate of candidates) {
+    const found = await inspect(client, candidate, approved);
+    const is_checked = (found.kind === "ready" || found.kind === "mergeable") && approved.is_bound;
+    const reason = is_checked ? await contentProblem(client, candidate) : undefined;
+    inspections.push(reason === undefined ? found : { kind: "kept", reason });
+  }
+  return inspections;
+}
+
+/**
+ * What would keep the changes from landing, asked before anything of the task does: then neither code nor data is
+ * anywhere yet. Undefined when nothing is known to.
+ */
+export async function landingObstacle(access: StoreAccess, approved: Approved): Promise<string | undefined> {
+  const candidates = candidatesOf(approved);
+  if (candidates.length === 0) return undefined;
+  const attempted = "Cannot see whether the task's databases can be changed";
+  return await withStore(access, { attempted, timeout_ms: PROMOTE_MS }, async (client) => {
+    const inspections = await inspectAll(client, candidates, approved);
+    return inspections.flatMap((found) => found.kind === "kept" ? [found.reason] : [])[0];
+  });
+}
+
+function candidatesOf({ forks, changes, known }: Approved): Candidate[] {
+  return changes.flatMap((change): Candidate[] => {
+    const { db, head } = change;
+    const over = known.some((one) => one.db === db && one.result === "promoted");
+    return head === undefined || over ? [] : [{ change, head, fork: forks.find((fork) => fork.db === db) }];
+  });
+}
+
+/** How the bases have changed since, and whether the changes land all the same, a sentence each. Throws the store's errors. */
+export async function databaseStandings(access: StoreAccess, approved: Approved): Promise<string[]> {
+  const attempted = "Cannot see how the bases of the task's databases stand";
+  return await withStore(access, { attempted }, async (client) => {
+    const standings: string[] = [];
+    const kept = (reason: string) => standings.push(`as things stand the data does not land: ${reason}`);
+    for (const candidate of candidatesOf(approved)) {
+      const found = await inspect(client, candidate, approved);
+      const { db, base } = candidate.change;
+      if (found.kind === "kept") kept(found.reason);
+      if (found.kind === "mergeable") {
+        standings.push(`${found.moved}; the change is merged into it, nothing is in conflict`);
+      }
+      if (found.kind !== "ready") continue;
+      const { holder, state } = await statusOf(client, db, base);
+      if (holder !== undefined) kept(sessionText(db, base));
+      if (state === "dirty") {
+        standings.push(`the file of ${db}@${base} has edits that the task did not see; they are kept beside it`);
+      }
+    }
+    return standings;
+  });
+}
+
+function sessionText(db: string, base: string): string {
+  return `a session has ${db}@${base} open (taskd session close ${db}@${base})`;
+}
+
+async function inspect(
+  client: Client,
+  candidate: Candidate,
+  { on_moved_base }: Pick<Approved, "on_moved_base">,
+): Promise<Inspection> {
+  const { change: { db, base, branch }, head, fork } = candidate;
   try {
     const own = await statusOf(client, db, branch);
     if (own.lineage !== head.lineage || own.txid !== head.txid || own.holder !== undefined) {
@@ -68,7 +168,9 @@ async function inspect(client: Client, { change, head, fork }: Candidate): Promi
     }
     const target = await statusOf(client, db, base);
     if (fork === undefined) return { kind: "kept", reason: `the trace does not say where ${db}@${branch} began` };
-    if (target.lineage === fork.base_lineage && target.txid === fork.base_txid) return { kind: "ready" };
+    const is_still = target.lineage === fork.base_lineage && target.txid === fork.base_txid;
+    const is_at_rest = target.holder === undefined && target.state !== "dirty";
+    if (is_still && (on_moved_base === "promote_only" || is_at_rest)) return { kind: "ready" };
     if (target.txid === head.txid) {
       // Without tables, because pages alone show whether they are the same.
       const { identical } = await client.call("diff", { a: `${db}@${base}`, b: `${db}@${branch}`, tables: [] });
@@ -77,28 +179,134 @@ async function inspect(client: Client, { change, head, fork }: Candidate): Promi
     const moved = target.lineage === fork.base_lineage
       ? `from transaction ${fork.base_txid} to ${target.txid}`
       : `to another history`;
-    return { kind: "kept", reason: `${db}@${base} has moved since the task began, ${moved}` };
+    const text = is_still
+      ? target.holder === undefined
+        ? `the file of ${db}@${base} has edits that are not in the store`
+        : `a session has ${db}@${base} open`
+      : `${db}@${base} has moved since the task began, ${moved}`;
+    if (on_moved_base === "merge") return await checkMerge(client, candidate, { moved: text, onto_txid: target.txid });
+    const by_hand = `taskd promote ${db}@${branch} --onto ${base}`;
+    return {
+      kind: "kept",
+      reason: `${text} ` +
+        `(compare: taskd diff ${db}@${base} ${db}@${branch}; to put it in its place all the same: ${by_hand})`,
+    };
   } catch (error) {
     return { kind: "kept", reason: messageWithHint(error) };
   }
 }
 
-async function promote(client: Client, candidate: Candidate): Promise<DatabaseResult> {
+/**
+ * The merge of exactly what was approved: the checkpoint of the task's branch has its name, and stands where it stood;
+ * what is brought is what it changed since its fork, also where the base was rolled back behind that.
+ */
+function mergeOf({ change: { db, base, branch }, head, fork }: Candidate) {
+  const expected = `${head.lineage}/${head.txid}`;
+  return {
+    db,
+    branch,
+    checkpoint: branch,
+    into: base,
+    expected,
+    forked_at: `${fork?.base_lineage}/${fork?.base_txid}`,
+  };
+}
+
+async function checkMerge(
+  client: Client,
+  candidate: Candidate,
+  found: { moved: string; onto_txid: number },
+): Promise<Inspection> {
+  const answer = await client.call("merge", { ...mergeOf(candidate), check: true });
+  if (answer.conflicts_total === 0) return { kind: "mergeable", ...found };
+  return { kind: "kept", reason: `${found.moved}, and ${conflictText(candidate, answer)}` };
+}
+
+function conflictText(
+  { change: { db, base, branch } }: Candidate,
+  { conflicts, conflicts_total }: Pick<OpAnswer<"merge">, "conflicts" | "conflicts_total">,
+): string {
+  const named = conflicts.slice(0, MAX_NAMED).map(({ table, key = {}, column, kind }) => {
+    const place = Object.entries(key).map(([name, value]) => `${name}=${valueText(value)}`).join(" ");
+    return sanitizeLine([table, place, column, `(${kind.replaceAll("_", " ")})`].filter(Boolean).join(" "));
+  });
+  const more = conflicts_total > named.length ? ` and ${conflicts_total - named.length} more` : "";
+  const merge = `taskd merge ${db}@${branch} --into ${base}`;
+  return `${plural(conflicts_total, "change")} of it ${conflicts_total === 1 ? "is" : "are"} in conflict with that: ` +
+    `${named.join(", ")}${more} (look: ${merge} --check; decide: ${merge} --prefer ours|theirs, then push)`;
+}
+
+async function land(
+  client: Client,
+  candidate: Candidate,
+  found: Inspection,
+  { on_moved_base }: Pick<Approved, "on_moved_base">,
+): Promise<DatabaseResult> {
+  if (found.kind === "mergeable") return await mergeIn(client, candidate, found);
+  if (on_moved_base === "promote_only") return await promote(client, candidate);
+  try {
+    return await promote(client, candidate, { refuse_in_use: true });
+  } catch (error) {
+    // An application would go on with a file that is no branch's any more.
+    const { db, base } = candidate.change;
+    const moved = `${db}@${base} is open`;
+    if (hasCode(error, "busy", "lease_held")) {
+      return await mergeIn(client, candidate, { moved, onto_txid: candidate.fork!.base_txid });
+    }
+    return kept(candidate, messageWithHint(error));
+  }
+}
+
+async function mergeIn(
+  client: Client,
+  candidate: Candidate,
+  { moved, onto_txid }: Pick<Inspection & { kind: "mergeable" }, "moved" | "onto_txid">,
+): Promise<DatabaseResult> {
+  try {
+    const answer = await client.call("merge", mergeOf(candidate));
+    const { merge, txid, conflicts_total } = answer;
+    if (conflicts_total > 0) return kept(candidate, `${moved}, and ${conflictText(candidate, answer)}`);
+    // Without a merge all of it was there: an earlier round was cut off after its merge, or a person has merged.
+    return resultOf(candidate, {
+      result: "promoted",
+      txid,
+      ...(merge === undefined ? {} : { merged: { merge, onto_txid } }),
+    });
+  } catch (error) {
+    return kept(candidate, messageWithHint(error));
+  }
+}
+
+/** @throws {TaskdError} With `refuse_in_use`: `busy` or `lease_held` while the base is open, in an application or a session. */
+async function promote(
+  client: Client,
+  candidate: Candidate,
+  { refuse_in_use = false } = {},
+): Promise<DatabaseResult> {
   const { change: { db, base, branch }, head, fork } = candidate;
   try {
-    const { txid, safety_branch } = await client.call("promote", { db, branch, onto: base });
+    const places = {
+      expected: `${head.lineage}/${head.txid}`,
+      ...(fork && { expected_onto: `${fork.base_lineage}/${fork.base_txid}` }),
+    };
+    const request = { db, branch, onto: base, ...places, refuse_in_use };
+    const { txid, safety_branch, checkout_problem } = await client.call("promote", request);
     const safety = safety_branch === undefined ? {} : { safety_branch };
     const before = safety_branch === undefined ? undefined : await statusOf(client, db, safety_branch);
     const raced = before !== undefined && before.txid !== fork?.base_txid;
-    const reason = txid !== head.txid
-      ? `${db}@${branch} was changed at the very moment, and ${db}@${base} now stands at transaction ${txid}`
-      : raced
-      ? `${db}@${base} was written at the very moment: what it had is in ${db}@${safety_branch}`
-      : undefined;
-    return resultOf(candidate, { result: "promoted", ...safety, ...(reason === undefined ? {} : { reason }) });
+    const reasons = [
+      ...raced ? [`${db}@${base} had edits that the task did not see: they are in ${db}@${safety_branch}`] : [],
+      ...checkout_problem === undefined
+        ? []
+        : [`its file still has the old content, and what is written there is in no branch: ${checkout_problem}`],
+    ];
+    const reason = reasons.length === 0 ? {} : { reason: reasons.join("; ") };
+    return resultOf(candidate, { result: "promoted", txid, ...safety, ...reason });
   } catch (error) {
-    const live = hasCode(error, "lease_held") ? `; a session has ${db}@${base} open` : "";
-    return kept(candidate, `${messageWithHint(error)}${live}`);
+    if (refuse_in_use && hasCode(error, "busy", "lease_held")) throw error;
+    // The store's own hint names an option that a push does not have.
+    const live = `${messageOf(error)} (Close it first: taskd session close ${db}@${base})`;
+    return kept(candidate, hasCode(error, "lease_held") ? live : messageWithHint(error));
   }
 }
 
@@ -112,11 +320,17 @@ function resultOf({ change: { db, base, branch } }: Candidate, result: Omit<Data
 
 /** The results as one sentence for the task's end; empty when there are none. */
 export function resultsText(results: readonly DatabaseResult[]): string {
-  return results.map(({ db, base, branch, result, reason, safety_branch }) =>
+  return results.map(({ db, base, branch, result, reason, safety_branch, merged }) =>
     result === "promoted"
       ? `${db}@${base} has the change to the database${
-        safety_branch === undefined ? "" : `, ${db}@${safety_branch} what was before`
-      }${reason === undefined ? "" : `; ${reason}`}`
+        merged === undefined ? "" : mergedText(merged, `${db}@${base}`)
+      }${safety_branch === undefined ? "" : `, ${db}@${safety_branch} what was before`}${
+        reason === undefined ? "" : `; ${reason}`
+      }`
       : `${db}@${branch} is NOT promoted onto ${base} and is kept: ${reason ?? "for no known reason"}`
   ).join("; ");
+}
+
+function mergedText({ merge, onto_txid }: NonNullable<DatabaseResult["merged"]>, address: string): string {
+  return `, merged into what it held at transaction ${onto_txid} or later (taskd revert ${address} ${merge} takes it out)`;
 }

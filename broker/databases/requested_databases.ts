@@ -10,10 +10,8 @@ import { MAX_DATABASES } from "../task/schema.ts";
 /** Where a container sees its databases. */
 export const DATABASES_MOUNT = "/databases";
 
-/** A database that a task gets a branch of. */
 export interface RequestedDatabase {
   db: string;
-  /** The branch to start from, and to promote onto. */
   base: string;
 }
 
@@ -22,7 +20,6 @@ export function branchOf(task_id: string): string {
   return `task-${task_id}`;
 }
 
-/** The task that a branch is of; undefined for any other branch. */
 export function taskOf(branch: string): string | undefined {
   return /^task-([0-9a-f]{32})$/.exec(branch)?.[1];
 }
@@ -31,16 +28,11 @@ export function fileOf(db: string): string {
   return `${db}.db`;
 }
 
-/** Variable that holds the copy's path in a container. */
 export function variableOf(db: string): string {
   return `TASKD_DATABASE_${db.toUpperCase().replaceAll(/[^A-Z0-9]/g, "_")}`;
 }
 
-/**
- * Reads what a request has in `databases`: `shop`, or `shop@dev`.
- *
- * @throws {TaskdError} `invalid_request`.
- */
+/** Reads what a request has in `databases`: `shop`, or `shop@dev`; throws `invalid_request`. */
 export function parseRequested(texts: readonly string[]): RequestedDatabase[] {
   if (texts.length > MAX_DATABASES) refuse(`${texts.length} databases are more than ${MAX_DATABASES}`, "Name fewer");
   const variables = new Map<string, string>();

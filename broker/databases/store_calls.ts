@@ -2,6 +2,7 @@
  * The branch store as the broker uses it: through its daemon's socket, as any user would, with a deadline on every call.
  */
 
+import { createHash } from "node:crypto";
 import type { Clock } from "../../lib/clock.ts";
 import { type Client, connect } from "../../lib/client/client.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
@@ -11,7 +12,6 @@ import type { BranchStatus } from "../../lib/store/results.ts";
 const CALL_MS = 120_000;
 
 export interface StoreAccess {
-  /** The daemon's unix socket. */
   socket: string;
   clock: Clock;
 }
@@ -67,9 +67,36 @@ export async function withStore<T>(
   }
 }
 
-/** A branch in depth; throws `not_found`. */
 export async function statusOf(client: Client, db: string, branch: string): Promise<BranchStatus> {
   const { branch: status } = await client.call("status", { db, branch });
   if (status === undefined) throw new TaskdError("not_found", `There is no branch ${db}@${branch}`);
   return status;
+}
+
+/** Where the header has the journal mode, 1 for a rollback journal and 2 for a log: no content. */
+const JOURNAL_MODE_AT = 18;
+
+/** SHA-256 of a database's file in the mode of a rollback journal, as `taskd export` writes it. */
+export async function imageSha256(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  let first = true;
+  const file = await Deno.open(path);
+  for await (const bytes of file.readable) {
+    if (first) bytes.fill(1, JOURNAL_MODE_AT, JOURNAL_MODE_AT + 2);
+    first = false;
+    hash.update(bytes);
+  }
+  return hash.digest("hex");
+}
+
+/**
+ * {@linkcode imageSha256} of a checkpoint as the store has it. It is read where the daemon puts it, in the store's own
+ * directory: the daemon may write nowhere else.
+ */
+export async function checkpointSha256(
+  client: Client,
+  at: { db: string; branch: string; checkpoint: string },
+): Promise<{ txid: number; sha256: string }> {
+  const { path, txid } = await client.call("checkout-at", at);
+  return { txid, sha256: await imageSha256(path) };
 }

@@ -6,22 +6,26 @@
  * since; a branch without a task is destroyed, and one that is kept is named in the task's trace.
  */
 
-import { createHash } from "node:crypto";
 import { dirname } from "@std/path/dirname";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Client } from "../../lib/client/client.ts";
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
-import { fileError, lstatIfPresent } from "../../lib/fs.ts";
-import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
+import { fileError, fsyncDirectory, lstatIfPresent } from "../../lib/fs.ts";
+import { hasWal, stampFile } from "../../lib/sqlite/checkout_file.ts";
+import { takeFile } from "../../lib/store/file_in_use.ts";
+import type { ProfileCheck } from "../settings/settings.ts";
+import type { BriefCheck, BriefDatabase } from "../task/database_schema.ts";
 import type { Log } from "../../lib/log.ts";
 import type { DatabaseChange, ForkedDatabase } from "./evidence.ts";
-import { inspectDatabase, type InspectorOptions } from "./inspector.ts";
-import type { Report } from "./inspection_report.ts";
-import { statusOf, withStore } from "./store_calls.ts";
+import { BASE_POINT } from "./changed_rows.ts";
+import { inspectDatabase, type InspectorOptions, runChecks } from "./inspector.ts";
+import { CHANGESET, type Report, type SchemaDifference } from "./inspection_report.ts";
+import { imageSha256, statusOf, withStore } from "./store_calls.ts";
 import { branchOf, fileOf, type RequestedDatabase, taskOf } from "./requested_databases.ts";
 
-/** Milliseconds for work that moves a database's content. */
 const CONTENT_MS = 1_800_000;
+/** Milliseconds that a program which looks into a task's branch is waited for. */
+const IN_USE_MS = 60_000;
 
 export interface TaskDatabasesOptions extends InspectorOptions {
   socket: string;
@@ -40,17 +44,30 @@ export interface StageDatabases {
 export interface CollectDatabases {
   task_id: string;
   forks: readonly ForkedDatabase[];
-  /** As the sandbox left it. */
   directory: string;
-  /** A folder to make, for the work. */
   work_dir: string;
+  /** Where the tree of what differs is kept of each. */
+  keep_dir: string;
+  /** Of the repository's profile. */
+  checks: readonly ProfileCheck[];
   signal: AbortSignal;
 }
 
-/** What a task did to a database, with some of the rows. */
+interface StoreImage {
+  fork: ForkedDatabase;
+  image: string;
+  path: string;
+  /** The checkout's stamp when the image was compared with it. */
+  seen: string;
+  task_id: string;
+  signal: AbortSignal;
+}
+
 export interface CollectedDatabase {
   change: DatabaseChange;
-  tables: ComparedTable[];
+  tables: BriefDatabase["tables"];
+  schema: SchemaDifference[];
+  checks?: BriefCheck[];
 }
 
 export class TaskDatabases {
@@ -93,7 +110,10 @@ export class TaskDatabases {
       const forks: ForkedDatabase[] = [];
       for (const { db, base } of requested) {
         const fork = await forkOne(client, { db, base, branch: branchOf(task_id) });
-        forks.push(fork);
+        const note = `where the task ${task_id} began`;
+        await client.call("checkpoint", { db, branch: fork.branch, name: BASE_POINT, note });
+        const { txid, lineage } = await statusOf(client, db, fork.branch);
+        forks.push({ ...fork, own: { txid, lineage } });
         const { path } = await client.call("checkout", { db, branch: fork.branch });
         await copyPlain(path, `${directory}/${fileOf(db)}`);
       }
@@ -106,7 +126,9 @@ export class TaskDatabases {
    *
    * @throws {TaskdError} As `inspectDatabase` does, and the store's errors.
    */
-  async collect({ task_id, forks, directory, work_dir, signal }: CollectDatabases): Promise<CollectedDatabase[]> {
+  async collect(
+    { task_id, forks, directory, work_dir, keep_dir, checks, signal }: CollectDatabases,
+  ): Promise<CollectedDatabase[]> {
     requireFolder(directory);
     await makeFolder(work_dir);
     const attempted = "Cannot store what the task did to its databases";
@@ -114,8 +136,10 @@ export class TaskDatabases {
       const collected: CollectedDatabase[] = [];
       for (const fork of forks) {
         const { db, branch } = fork;
-        // Refused when the branch changed meanwhile: it would be compared with another base than the task began with.
+        // Else it would be compared with another base than the task began with, and land what no gate has shown.
         const { path } = await client.call("checkout", { db, branch });
+        const seen = JSON.stringify(stampFile(path));
+        await requireUntouched(client, fork);
         const { report, image } = await inspectDatabase(this.#options, {
           what: `the database ${db}`,
           left: `${directory}/${fileOf(db)}`,
@@ -123,25 +147,45 @@ export class TaskDatabases {
           work_dir: `${work_dir}/${db}`,
           signal,
         });
-        const head = report.changed ? await this.#store(client, { fork, image, path, task_id }) : undefined;
-        collected.push({ change: changeOf(fork, report, head), tables: report.tables });
+        const own = report.changed ? checks.filter(({ database }) => database === db) : [];
+        if (own.length > 0) {
+          report.checks = await runChecks(this.#options, { work_dir: `${work_dir}/${db}`, signal }, own);
+        }
+        let head: DatabaseChange["head"];
+        if (report.changed) {
+          await makeFolder(keep_dir, { recursive: true });
+          await copyPlain(`${work_dir}/${db}/${CHANGESET}`, `${keep_dir}/${db}`);
+          await fsyncDirectory(keep_dir);
+          head = await this.#store(client, { fork, image, path, seen, task_id, signal });
+          if (report.changeset !== undefined) head.changeset = report.changeset;
+        }
+        const { tables, schema, checks: answers } = report;
+        collected.push({ change: changeOf(fork, report, head), tables, schema, ...answers && { checks: answers } });
       }
       return collected;
     });
   }
 
-  /** Puts an image into the branch's closed checkout, and names it. */
+  /**
+   * Puts an image into the branch's closed checkout, and names it. A program that has the checkout open is waited for, and
+   * then it is `busy`; what it committed there since the checkout was looked at is a `conflict`.
+   */
   async #store(
     client: Client,
-    { fork, image, path, task_id }: { fork: ForkedDatabase; image: string; path: string; task_id: string },
+    { fork, image, path, seen, task_id, signal }: StoreImage,
   ): Promise<NonNullable<DatabaseChange["head"]>> {
     const { db, branch } = fork;
-    const temporary = `${dirname(path)}/.${randomHex(this.#options.random, 8)}.tmp`;
+    const beside = () => `${dirname(path)}/.${randomHex(this.#options.random, 8)}.tmp`;
+    const temporary = beside();
     let image_sha256: string;
     try {
       await copyPlain(image, temporary);
-      image_sha256 = await sha256Of(temporary);
-      await Deno.rename(temporary, path);
+      image_sha256 = await imageSha256(temporary);
+      const { clock } = this.#options;
+      const by = beside();
+      using taken = await takeFile(path, `Cannot write ${path}`, { clock, by, wait_ms: IN_USE_MS, signal });
+      if (JSON.stringify(stampFile(path)) !== seen || hasWal(path)) throw changedMeanwhile(db, branch);
+      taken.replace(temporary, []);
     } catch (error) {
       await Deno.remove(temporary).catch(() => {});
       throw fileError(error, `Cannot write ${path}`);
@@ -149,7 +193,9 @@ export class TaskDatabases {
     const note = `what the task ${task_id} made of ${db}@${fork.base}`;
     const { txid } = await client.call("checkpoint", { db, branch, name: branch, note });
     const status = await statusOf(client, db, branch);
-    if (status.txid !== txid) throw new TaskdError("conflict", `${db}@${branch} was changed meanwhile`);
+    // The lineage shows what was promoted onto the branch or brought it back; else this is the one transaction since.
+    const moved = fork.own !== undefined && (status.lineage !== fork.own.lineage || txid !== fork.own.txid + 1);
+    if (moved || status.txid !== txid) throw changedMeanwhile(db, branch);
     return { txid, lineage: status.lineage, image_sha256 };
   }
 
@@ -173,7 +219,7 @@ export class TaskDatabases {
   /** Whether it is gone; what keeps it from going is logged. */
   async #destroy(client: Client, db: string, branch: string): Promise<boolean> {
     try {
-      await client.call("destroy", { db, branch });
+      await client.call("destroy", { db, branch, safety: false, confirm: true });
       return true;
     } catch (error) {
       if (hasCode(error, "daemon_unreachable", "interrupted")) throw error;
@@ -226,24 +272,21 @@ function changeOf(
   report: Report & { ok: true },
   head: DatabaseChange["head"],
 ): DatabaseChange {
-  const { changed, tables, more_tables, schema, more_schema, other_changes } = report;
+  const { ok: _, checks: _checks, changeset: _changeset, tables, schema, ...rest } = report;
   return {
     db,
     base,
     branch,
-    changed,
     ...(head === undefined ? {} : { head }),
-    tables: tables.map(({ rows: _, ...counts }) => counts),
-    more_tables,
-    schema,
-    more_schema,
-    other_changes,
+    ...rest,
+    tables: tables.map(({ rows: _, spread: _spread, ...counts }) => counts),
+    schema: schema.map(({ before: _before, after: _after, ...named }) => named),
   };
 }
 
-async function makeFolder(path: string): Promise<void> {
+async function makeFolder(path: string, options: { recursive?: boolean } = {}): Promise<void> {
   try {
-    await Deno.mkdir(path, { mode: 0o700 });
+    await Deno.mkdir(path, { mode: 0o700, ...options });
   } catch (error) {
     throw fileError(error, `Cannot make ${path}`);
   }
@@ -275,12 +318,12 @@ async function copyPlain(source: string, target: string): Promise<void> {
   }
 }
 
-async function sha256Of(path: string): Promise<string> {
-  const hash = createHash("sha256");
-  using file = await Deno.open(path);
-  const bytes = new Uint8Array(1 << 20);
-  for (let count = await file.read(bytes); count !== null; count = await file.read(bytes)) {
-    hash.update(bytes.subarray(0, count));
-  }
-  return hash.digest("hex");
+/** The store has nothing in a task's branch but what it began with; its checkout was compared with that just now. */
+async function requireUntouched(client: Client, { db, branch, own }: ForkedDatabase): Promise<void> {
+  const { txid, lineage } = await statusOf(client, db, branch);
+  if (own !== undefined && (txid !== own.txid || lineage !== own.lineage)) throw changedMeanwhile(db, branch);
+}
+
+function changedMeanwhile(db: string, branch: string): TaskdError {
+  return new TaskdError("conflict", `${db}@${branch} was changed meanwhile`);
 }

@@ -10,9 +10,7 @@ export interface Stream {
   read(into: Uint8Array): Promise<number | null>;
   /** Writes a part of `bytes`, and waits while the peer does not take it. */
   write(bytes: Uint8Array): Promise<number>;
-  /** Ends the sending half. */
   closeWrite(): Promise<void>;
-  /** Ends both halves at once. */
   close(): void;
 }
 
@@ -20,7 +18,6 @@ export interface Stream {
 const SMALL_BYTES = 4 << 10;
 const LARGE_BYTES = 128 << 10;
 
-/** The peer ended its sending half in the middle of something. */
 export class EndedEarly extends Error {
   override name = "EndedEarly";
 }
@@ -117,7 +114,6 @@ export class BufferedConnection {
     }
   }
 
-  /** Passes everything on to `to` until the end. */
   async passAll(to: BufferedConnection): Promise<void> {
     const early = this.take(this.#end - this.#start);
     if (early.length > 0) await to.write(early);

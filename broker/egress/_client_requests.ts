@@ -65,7 +65,6 @@ function outcomeOf(session: Session, error: unknown): Refused {
     : new Refused("client_gone");
 }
 
-/** Ends a connection whose client may still have to read its answer. */
 async function closeGracefully({ client, deadline, deps }: Session): Promise<void> {
   deadline.set(deps.timeouts.linger_ms, () => client.close());
   await client.linger(LINGER_BYTES);

@@ -185,7 +185,6 @@ function responseHead(response: ResponseHead, body: Framing, rechunk: boolean, k
   ]);
 }
 
-/** The final response's head. Throws {@linkcode Refused}. */
 async function readResponse(upstream: BufferedConnection): Promise<ResponseHead> {
   for (let interim = 0; interim <= MAX_INTERIM; interim++) {
     let bytes: Uint8Array | undefined;

@@ -19,11 +19,8 @@ import { type Reason, REASONS, Refused } from "./reasons.ts";
 export const EGRESS_TIMEOUTS = {
   /** From a connection's or a request's first byte to the end of the request's head. */
   head_ms: 10_000,
-  /** Between requests of a kept-alive connection. */
   keep_alive_ms: 60_000,
-  /** Of a name's lookup. */
   resolve_ms: 10_000,
-  /** Of a connection attempt to one address. */
   connect_ms: 10_000,
   /** From the answer to CONNECT to a whole ClientHello. */
   hello_ms: 10_000,
@@ -47,7 +44,6 @@ export const EGRESS_LIMITS = {
 
 export type EgressLimits = typeof EGRESS_LIMITS;
 
-/** What a connection works with; one for all of them. */
 export interface SessionDeps {
   clock: Clock;
   admissions: EgressAdmissions;
@@ -66,7 +62,6 @@ export interface Attempt {
   /** Bytes that the client had been sent before. */
   sent_before: number;
   method: string;
-  /** Path of a plain request, without its query. */
   path?: string;
   target?: EgressTarget;
   address?: string;
@@ -102,7 +97,6 @@ export class Session {
     this.#waiting?.abort(new Refused("client_gone"));
   }
 
-  /** Ends both sides and leaves the task's count. */
   end(): void {
     this.close();
     this.deadline.clear();

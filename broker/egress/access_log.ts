@@ -15,7 +15,6 @@ const MAX_LOG_BYTES = 64 << 20;
 const MAX_URL_CHARS = 2_048;
 
 export interface Transfer {
-  /** Milliseconds from the request's head to the end. */
   elapsed_ms: number;
   sent_bytes: number;
 }

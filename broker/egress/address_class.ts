@@ -5,32 +5,11 @@
  * the ranges in it that are not. An address that carries an IPv4 address is never better than what it carries.
  */
 
-/** What an address is. Only `public` may be dialled. */
-export type AddressClass =
-  | "public"
-  | "unspecified"
-  | "private"
-  | "loopback"
-  | "link_local"
-  | "cgnat"
-  | "multicast"
-  | "broadcast"
-  | "metadata"
-  | "documentation"
-  | "benchmarking"
-  | "reserved"
-  | "mapped"
-  | "nat64"
-  | "6to4"
-  | "teredo"
-  | "own"
-  | "invalid";
-
 /**
  * Ranges and what they are, the first match wins. Sources: the IANA special-purpose address registries (RFC 6890 and
  * its updates) and the cloud vendors' documentation of their metadata services.
  */
-const RANGES: readonly (readonly [cidr: string, is: AddressClass])[] = [
+const RANGES = [
   // Metadata and credential services; some lie in ranges that are public otherwise.
   ["169.254.169.254/32", "metadata"], // AWS, Google, Azure, DigitalOcean, OpenStack and more
   ["169.254.169.253/32", "metadata"], // AWS resolver
@@ -86,7 +65,10 @@ const RANGES: readonly (readonly [cidr: string, is: AddressClass])[] = [
   ["fec0::/10", "private"],
   ["ff00::/8", "multicast"],
   ["::/0", "reserved"],
-];
+] as const;
+
+/** What an address is. Only `public` may be dialled. */
+export type AddressClass = (typeof RANGES)[number][1] | "own" | "invalid";
 
 const V4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
 

@@ -20,7 +20,6 @@ export interface Closable {
   close(): void;
 }
 
-/** One task's right to use the proxy. */
 export class EgressAdmission {
   readonly task_id: string;
   readonly ring = new DecisionRing();

@@ -24,7 +24,6 @@ const HANDSHAKE_RECORD = 22;
 const CLIENT_HELLO = 1;
 const SERVER_NAME = 0;
 const HOST_NAME = 0;
-/** Largest plaintext record (RFC 8446, section 5.1). */
 const MAX_RECORD_BYTES = 1 << 14;
 
 export function readClientHello(bytes: Uint8Array): HelloVerdict {
@@ -101,7 +100,6 @@ class Fields {
     return size === 1 ? bytes[0]! : bytes[0]! << 8 | bytes[1]!;
   }
 
-  /** A vector behind its length. */
   vector(size: 1 | 2): Fields {
     return new Fields(this.take(this.number(size)));
   }

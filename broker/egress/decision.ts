@@ -5,7 +5,6 @@
 import type { Reason } from "./reasons.ts";
 
 export interface EgressDecision {
-  /** Wall-clock milliseconds since 1970. */
   at_ms: number;
   /** The task; undefined when no valid credentials came. */
   task_id?: string;
@@ -27,50 +26,30 @@ export interface EgressDecision {
   detail?: string;
 }
 
-/** Equal decisions on one destination, counted. */
-export interface DecisionEntry {
-  method: string;
-  host: string | undefined;
-  port: number | undefined;
-  verdict: EgressDecision["verdict"];
-  reason: Reason;
-  detail: string | undefined;
-  count: number;
-  first_at_ms: number;
-  last_at_ms: number;
-}
-
 const MAX_ENTRIES = 256;
 
 /**
- * The last decisions of one task. Equal ones count in one entry, so that a retry loop does not push out what else
- * happened; beyond the limit the entry that was quiet for longest goes, and `dropped` counts them.
+ * The last decisions of one task. Of equal ones the last is kept, so that a retry loop does not push out what else
+ * happened; beyond the limit the one that was quiet for longest goes.
  */
 export class DecisionRing {
-  readonly #entries = new Map<string, DecisionEntry>();
-  #dropped = 0;
+  readonly #decisions = new Map<string, EgressDecision>();
 
-  add({ method, host, port, verdict, reason, detail, at_ms }: EgressDecision): void {
+  /** Its URL, which may be long, is in the log alone. */
+  add({ url: _url, ...decision }: EgressDecision): void {
+    const { method, host, port, reason, detail } = decision;
     const key = JSON.stringify([method, host, port, reason, detail]);
-    const known = this.#entries.get(key);
     // Taken out and put back: the map's order is that of the last decision.
-    this.#entries.delete(key);
-    if (known === undefined && this.#entries.size >= MAX_ENTRIES) {
-      const [oldest] = this.#entries.keys();
-      this.#entries.delete(oldest!);
-      this.#dropped++;
+    this.#decisions.delete(key);
+    if (this.#decisions.size >= MAX_ENTRIES) {
+      const [oldest] = this.#decisions.keys();
+      this.#decisions.delete(oldest!);
     }
-    const entry = known ??
-      { method, host, port, verdict, reason, detail, count: 0, first_at_ms: at_ms, last_at_ms: at_ms };
-    this.#entries.set(key, { ...entry, count: entry.count + 1, last_at_ms: at_ms });
-  }
-
-  get dropped(): number {
-    return this.#dropped;
+    this.#decisions.set(key, decision);
   }
 
   /** What is kept, the latest last. */
-  list(): DecisionEntry[] {
-    return [...this.#entries.values()];
+  list(): EgressDecision[] {
+    return [...this.#decisions.values()];
   }
 }

@@ -15,14 +15,11 @@ export type Connect = (address: string, port: number, signal: AbortSignal) => Pr
 
 /** Addresses of one name that are tried; a name with more is no less reachable for it. */
 const MAX_TRIED = 4;
-/** How long the list of the host's own addresses is believed. */
 const OWN_ADDRESSES_MS = 5_000;
 
 export interface DialerOptions {
   clock: Clock;
-  /** {@linkcode systemResolve} by default. */
   resolve?: Resolve;
-  /** Deno.connect by default. */
   connect?: Connect;
   /** The host's own addresses; those of its interfaces by default. */
   own_addresses?: () => string[];
@@ -47,19 +44,13 @@ function interfaceAddresses(): string[] {
 }
 
 export class Dialer {
-  readonly #clock: Clock;
-  readonly #resolve: Resolve;
-  readonly #connect: Connect;
-  readonly #ownAddresses: () => string[];
+  readonly #options: DialerOptions;
   readonly #allowed: ReadonlySet<string>;
   #own: ReadonlySet<string> = new Set();
   #own_until_ms = -Infinity;
 
   constructor(options: DialerOptions) {
-    this.#clock = options.clock;
-    this.#resolve = options.resolve ?? systemResolve;
-    this.#connect = options.connect ?? systemConnect;
-    this.#ownAddresses = options.own_addresses ?? interfaceAddresses;
+    this.#options = options;
     this.#allowed = canonicalSet(options.allow_addresses ?? []);
   }
 
@@ -70,7 +61,8 @@ export class Dialer {
    * rebinding attack or a broken zone. An abort throws the signal's reason.
    */
   async addresses(host: string, signal: AbortSignal): Promise<string[]> {
-    const found = await aborted(signal, this.#resolve(host).catch(() => []));
+    const { resolve = systemResolve } = this.#options;
+    const found = await aborted(signal, resolve(host).catch(() => []));
     if (found.length === 0) throw new Refused("name_not_found");
     for (const address of found) {
       const is = classifyAddress(address, this.#ownSet());
@@ -92,11 +84,12 @@ export class Dialer {
     port: number,
     signal: () => AbortSignal,
   ): Promise<{ stream: Stream; address: string }> {
+    const { connect = systemConnect } = this.#options;
     let failed: Refused = new Refused("connect_failed");
     for (const address of addresses.slice(0, MAX_TRIED)) {
       const waiting = signal();
       try {
-        return { stream: await this.#connect(address, port, waiting), address };
+        return { stream: await connect(address, port, waiting), address };
       } catch (error) {
         failed = waiting.aborted ? new Refused("connect_timeout") : new Refused("connect_failed", systemReason(error));
       }
@@ -105,9 +98,10 @@ export class Dialer {
   }
 
   #ownSet(): ReadonlySet<string> {
-    const now_ms = this.#clock.monotonic();
+    const { clock, own_addresses = interfaceAddresses } = this.#options;
+    const now_ms = clock.monotonic();
     if (now_ms >= this.#own_until_ms) {
-      this.#own = canonicalSet(this.#ownAddresses());
+      this.#own = canonicalSet(own_addresses());
       this.#own_until_ms = now_ms + OWN_ADDRESSES_MS;
     }
     return this.#own;

@@ -5,9 +5,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { canonicalHost, type EgressTarget } from "./host_name.ts";
 
-/** Hosts and ports, as in egress.yaml. */
 export interface EgressList {
-  /** Any match admits. */
   entries: {
     /** A name, or `*.` and a name for everything below it, itself not included. */
     host: string;

@@ -9,9 +9,7 @@
 import { domainToASCII } from "node:url";
 
 export interface EgressTarget {
-  /** Canonical host name; never an address. */
   host: string;
-  /** 1 to 65535. */
   port: number;
 }
 

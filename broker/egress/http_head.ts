@@ -3,27 +3,24 @@
  * the other side is rewritten from what was read, never copied.
  */
 
+import { words } from "../../lib/text/words.ts";
 import { Refused } from "./reasons.ts";
 
 export const MAX_HEAD_BYTES = 64 << 10;
 export const MAX_FIELDS = 128;
 
 export interface HeaderField {
-  /** As written. */
   name: string;
-  /** In lower case. */
   key: string;
   value: string;
 }
 
-/** How a message's body ends. */
 export type Framing = { by: "none" } | { by: "length"; bytes: number } | { by: "chunks" } | { by: "close" };
 
 export interface RequestHead {
   method: string;
   /** As written: visible ASCII. */
   target: string;
-  /** Of HTTP/1.x. */
   minor: 0 | 1;
   fields: HeaderField[];
 }
@@ -41,18 +38,10 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** Fields that speak of one connection only (RFC 9110, section 7.6.1, and what proxies also receive). */
-const HOP_BY_HOP = new Set([
-  "connection",
-  "http2-settings",
-  "keep-alive",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
+const HOP_BY_HOP = new Set(words(`
+  connection http2-settings keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer
+  transfer-encoding upgrade
+`));
 /** Fields that frame or direct a message: no Connection field can have one dropped. */
 const NEVER_NOMINATED = new Set(["host", "content-length", "transfer-encoding"]);
 
@@ -103,7 +92,6 @@ export function valuesOf(fields: HeaderField[], key: string): string[] {
   return fields.filter((field) => field.key === key).map((field) => field.value);
 }
 
-/** The members of a comma-separated field, in lower case. */
 function listOf(fields: HeaderField[], key: string): string[] {
   return valuesOf(fields, key).flatMap((value) => value.toLowerCase().split(",")).map((item) => item.trim());
 }

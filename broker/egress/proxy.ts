@@ -24,12 +24,12 @@ import {
 } from "./_session.ts";
 import { AccessLog } from "./access_log.ts";
 import { EgressAdmissions } from "./admissions.ts";
-import type { DecisionEntry, EgressDecision } from "./decision.ts";
+import type { EgressDecision } from "./decision.ts";
 import { Dialer, type DialerOptions } from "./dialer.ts";
 import { refusalResponse, Refused } from "./reasons.ts";
 import type { EgressList } from "./egress_rules.ts";
 
-export { EGRESS_TIMEOUTS } from "./_session.ts";
+export { EGRESS_LIMITS, EGRESS_TIMEOUTS } from "./_session.ts";
 
 /** Milliseconds until the next try to accept a connection, once the process is out of descriptors. */
 const ACCEPT_RETRY_MS = 250;
@@ -37,27 +37,20 @@ const ACCEPT_RETRY_MS = 250;
 export interface EgressProxyOptions extends DialerOptions {
   clock: Clock;
   random: RandomBytes;
-  /** The operator's list, for every task. */
   egress: EgressList;
-  /** Directory of the access log: the setting `squid_run_dir`. */
   log_dir: string;
-  /** Called with every decision, when it is made. */
   onDecision?: (decision: EgressDecision) => void;
   timeouts?: Partial<EgressTimeouts>;
   limits?: Partial<EgressLimits>;
 }
 
 export interface TaskEgress {
-  /** The task's id. */
   username: string;
-  /** 256 random bits in hex. */
   password: string;
   /** The proxy with both, as HTTP_PROXY and HTTPS_PROXY take it. */
   url: string;
   /** What the proxy decided for the task, the latest last; also after the end. */
-  decisions(): DecisionEntry[];
-  /** How many decisions are no longer kept. */
-  dropped(): number;
+  decisions(): EgressDecision[];
   /** Ends the admission: its connections are closed, and the password is worth nothing. */
   end(): void;
 }
@@ -130,7 +123,6 @@ export class EgressProxy {
       password,
       url: `http://${task_id}:${password}@${hostPort(this.address)}`,
       decisions: () => admission.ring.list(),
-      dropped: () => admission.ring.dropped,
       end: () => admissions.end(admission),
     };
   }

@@ -18,6 +18,8 @@ export interface ReasonSpec {
   hint?: string;
 }
 
+const PROXY_URL_HINT = "Use the proxy URL of the task, with its user name and password";
+const LOOKUP_HINT = "Look the name up on the broker's host";
 const LIST_HINT =
   "Add the host with this port to egress.yaml, or to the task's egress_extra, and start the broker again";
 const ADDRESS_HINT =
@@ -32,27 +34,21 @@ function denied(phrase: string, text: string, hint?: string): ReasonSpec {
   return spec(403, phrase, "http_request_denied", text, hint);
 }
 
+function unproved(phrase: string, text: string): ReasonSpec {
+  return spec(407, phrase, "http_request_denied", text, PROXY_URL_HINT);
+}
+
+function invalid(phrase: string, text: string, hint?: string): ReasonSpec {
+  return spec(400, phrase, "http_request_error", text, hint);
+}
+
 const TABLE = {
   allowed: spec(200, "Connection established", "", "it was reached"),
-  credentials_missing: spec(
-    407,
-    "Proxy credentials needed",
-    "http_request_denied",
-    "the request carries no proxy credentials",
-    "Use the proxy URL of the task, with its user name and password",
-  ),
-  credentials_wrong: spec(
-    407,
-    "Proxy credentials are wrong",
-    "http_request_denied",
-    "the proxy credentials are of no running task",
-    "Use the proxy URL of the task, with its user name and password",
-  ),
-  malformed: spec(400, "Malformed request", "http_request_error", "the request breaks the HTTP/1.1 grammar"),
-  smuggling: spec(
-    400,
+  credentials_missing: unproved("Proxy credentials needed", "the request carries no proxy credentials"),
+  credentials_wrong: unproved("Proxy credentials are wrong", "the proxy credentials are of no running task"),
+  malformed: invalid("Malformed request", "the request breaks the HTTP/1.1 grammar"),
+  smuggling: invalid(
     "Ambiguous request",
-    "http_request_error",
     "the request's framing could be read in two ways",
     "Send either one Content-Length or Transfer-Encoding: chunked",
   ),
@@ -63,17 +59,13 @@ const TABLE = {
     "the request's head is over 64 KiB or 128 fields",
   ),
   head_timeout: spec(408, "Request timeout", "http_request_error", "the request's head did not arrive in time"),
-  bad_target: spec(
-    400,
+  bad_target: invalid(
     "Not a host name",
-    "http_request_error",
     "the target is no plain host name with a port",
     "Write CONNECT host:port, or an http:// URL without user name, escapes or spaces in the host",
   ),
-  not_proxy_form: spec(
-    400,
+  not_proxy_form: invalid(
     "Not a proxy request",
-    "http_request_error",
     "the proxy takes CONNECT and http:// URLs only",
     "Use CONNECT for https",
   ),
@@ -90,20 +82,8 @@ const TABLE = {
     "List the names that are needed one by one in egress.yaml",
   ),
   host_mismatch: denied("Host differs from the target", "the Host field names another host than the target"),
-  name_not_found: spec(
-    502,
-    "Name not found",
-    "dns_error",
-    "the name has no address",
-    "Look the name up on the broker's host",
-  ),
-  resolve_timeout: spec(
-    504,
-    "Name lookup timed out",
-    "dns_timeout",
-    "the name's lookup took too long",
-    "Look the name up on the broker's host",
-  ),
+  name_not_found: spec(502, "Name not found", "dns_error", "the name has no address", LOOKUP_HINT),
+  resolve_timeout: spec(504, "Name lookup timed out", "dns_timeout", "the name's lookup took too long", LOOKUP_HINT),
   address_refused: spec(
     403,
     "Address is not public",
@@ -155,11 +135,9 @@ const TABLE = {
   internal: spec(500, "Internal error", "proxy_internal_error", "the proxy has a defect"),
 };
 
-/** An outcome, stable. */
 export type Reason = keyof typeof TABLE;
 export const REASONS: Readonly<Record<Reason, ReasonSpec>> = TABLE;
 
-/** Ends a request with an outcome other than `allowed`. */
 export class Refused extends Error {
   override name = "Refused";
   readonly reason: Exclude<Reason, "allowed">;

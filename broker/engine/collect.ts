@@ -4,32 +4,36 @@
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { writeFileAtomic } from "../../lib/fs.ts";
-import { DATABASE } from "../task/brief.ts";
+import { dirname } from "@std/path/dirname";
+import { fileError, fsyncDirectory, fsyncTree, writeFileAtomic } from "../../lib/fs.ts";
+import { DATABASE, failedChecks, unreadData } from "../task/brief.ts";
 import { collectFacts } from "../git/diff_facts.ts";
-import { humanDiff } from "../git/human_diff.ts";
+import { cutFiles, humanDiff } from "../git/human_diff.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { StagedRepository } from "../git/staged_repository.ts";
 import { evaluateDiffPolicy } from "../git/diff_policy.ts";
+import type { EgressList } from "../egress/egress_rules.ts";
+import { bindingDigest } from "../task/binding.ts";
 import type { Gate } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { TaskEnding } from "./endings.ts";
-import type { Change } from "./trace_evidence.ts";
+import { bindChange } from "./bind.ts";
+import { type Change, stagedOf } from "./trace_evidence.ts";
 import { type Known, writeBrief } from "./known_brief.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { auditPaths } from "./task_paths.ts";
+import { profileOf } from "./task_plan.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 
-/** The second-look category of a task that was submitted as sensitive. */
 const SENSITIVE = "sensitive";
-/** Longest reason of a change that breaks the policy. */
 const MAX_REASON_CHARS = 2_000;
 
 export interface CollectTask {
   task: Task;
   url: RepoUrl;
   staged: StagedRepository;
-  /** Gets the facts and the verdict. */
+  /** In addition to the egress list. */
+  egress_extra: EgressList;
   known: Known;
   signal: AbortSignal;
 }
@@ -43,7 +47,8 @@ export interface CollectTask {
 export async function collectChange(deps: EngineDeps, collect: CollectTask): Promise<Gate> {
   const { task, url, staged, known, signal } = collect;
   const { git, resolved: { settings } } = deps;
-  const facts = await collectFacts(git, { ...staged, signal });
+  const { max_file_bytes, diff_policy: policy } = settings;
+  const facts = await collectFacts(git, { ...staged, max_file_bytes, signal });
   const diff = await humanDiff(git, {
     git_dir: staged.git_dir,
     before: facts.base_tree,
@@ -51,14 +56,18 @@ export async function collectChange(deps: EngineDeps, collect: CollectTask): Pro
     signal,
   });
   await writeFileAtomic(auditPaths(settings.audit_root, task.id).diff, diff.bytes, 0o600);
-  const verdict = evaluateDiffPolicy(settings.diff_policy, facts);
+  facts.flags.push(...cutFiles(facts.files, diff));
+  const own = profileOf(settings, url)?.second_look_paths ?? [];
+  const verdict = evaluateDiffPolicy({ ...policy, second_look_paths: [...policy.second_look_paths, ...own] }, facts);
+  verdict.blocked.push(...failedChecks(known.databases));
   known.facts = facts;
   known.verdict = verdict;
   const brief_sha256 = await writeBrief(deps, task.record, url, known);
-  const { tree, base_tree, diff_sha256, files_changed, lines_changed } = facts;
+  const { tree, base_tree, files_changed, lines_changed } = facts;
   const shown_sha256 = sha256Hex(diff.bytes);
-  const change: Change = { tree, base_tree, diff_sha256, shown_sha256, brief_sha256, files_changed, lines_changed };
+  const change: Change = { tree, base_tree, shown_sha256, brief_sha256, files_changed, lines_changed };
   await task.append({ type: "evidence", name: "change", value: { ...change } });
+  await keepStaged(staged.git_dir);
   signal.throwIfAborted();
   const data_changed = (known.databases ?? []).some(({ changed }) => changed);
   if (files_changed === 0 && !data_changed) throw new TaskEnding("no_diff", "the agent changed no file");
@@ -66,13 +75,29 @@ export async function collectChange(deps: EngineDeps, collect: CollectTask): Pro
     const reasons = verdict.blocked.map(({ message }) => sanitizeLine(message)).join("; ");
     throw new TaskEnding("policy_blocked", reasons.slice(0, MAX_REASON_CHARS));
   }
-  return {
-    diff_sha256,
-    second_look: [
-      ...verdict.second_look.map(({ category }) => category),
-      ...(data_changed ? [DATABASE] : []),
-      ...(task.record.sensitive === true ? [SENSITIVE] : []),
-    ],
-    timeout_ms: settings.approval_timeout,
-  };
+  const second_look = [
+    ...verdict.second_look.map(({ category }) => category),
+    ...(data_changed ? [DATABASE, ...unreadData(known.databases ?? [])] : []),
+    ...(task.record.sensitive === true ? [SENSITIVE] : []),
+  ];
+  const binding = bindChange(deps.resolved, task, {
+    facts,
+    staged: stagedOf(task.record) ?? staged,
+    remote: url.clone_url,
+    egress_extra: collect.egress_extra,
+    second_look,
+    brief_sha256,
+    shown_sha256,
+  });
+  return { diff_sha256: bindingDigest(binding), second_look, timeout_ms: settings.approval_timeout, binding };
+}
+
+/** The change waits for days at the gate: git makes objects durable, but neither their names nor its own few files. */
+async function keepStaged(git_dir: string): Promise<void> {
+  try {
+    await fsyncTree(git_dir);
+    for (const above of [dirname(git_dir), dirname(dirname(git_dir))]) await fsyncDirectory(above);
+  } catch (error) {
+    throw fileError(error, `Cannot keep ${git_dir}`);
+  }
 }

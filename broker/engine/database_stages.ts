@@ -4,7 +4,12 @@
 
 import { hasCode, messageOf, messageWithHint, TaskdError } from "../../lib/errors.ts";
 import { plural } from "../../lib/text/plural.ts";
-import type { BriefDatabase, TaskRecord } from "../task/schema.ts";
+import { fileError } from "../../lib/fs.ts";
+import { proofOf } from "../databases/changeset_file.ts";
+import { isProvable, pageLeaf } from "../task/page_proof.ts";
+import { parseRepo } from "../git/repo_url.ts";
+import type { TaskRecord } from "../task/schema.ts";
+import type { BriefDatabase } from "../task/database_schema.ts";
 import {
   asJson,
   changesOf,
@@ -15,14 +20,18 @@ import {
   isDataChanged,
   resultsOf,
 } from "../databases/evidence.ts";
-import { promoteDatabases, resultsText } from "../databases/promote_branches.ts";
+import type { DatabaseDiffQuery, DatabaseRows } from "../api/wire.ts";
+import { changedRows } from "../databases/changed_rows.ts";
+import { type Approved, landingObstacle, promoteDatabases } from "../databases/promote_branches.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
 import { branchOf, parseRequested, type RequestedDatabase } from "../databases/requested_databases.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import type { Task } from "../task/task.ts";
+import { requireBoundData } from "./bind.ts";
 import { changeOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
-import type { StagePaths } from "./task_paths.ts";
+import { auditPaths, type StagePaths } from "./task_paths.ts";
+import { profileOf } from "./task_plan.ts";
 
 export interface DataWork {
   task: Task;
@@ -46,7 +55,6 @@ export async function checkData(deps: Pick<EngineDeps, "databases">, texts: read
   if (texts.length > 0) await requireDatabases(deps).check(parseRequested(texts));
 }
 
-/** Forks the task's databases and puts copies into its scratch. */
 export async function stageData(deps: EngineDeps, { task, paths, signal }: DataWork): Promise<ForkedDatabase[]> {
   const requested = requestedBy(task.record);
   if (requested.length === 0) return [];
@@ -60,7 +68,7 @@ export async function stageData(deps: EngineDeps, { task, paths, signal }: DataW
   return forks;
 }
 
-/** Takes over what the agent has left of them. All that it returns is in the trace, except the rows. */
+/** Takes over what the agent has left of them. All that it returns is in the trace, except rows, SQL and answers. */
 export async function collectData(deps: EngineDeps, { task, paths, signal }: DataWork): Promise<BriefDatabase[]> {
   const forks = forksOf(task.record);
   if (forks.length === 0) return [];
@@ -69,11 +77,41 @@ export async function collectData(deps: EngineDeps, { task, paths, signal }: Dat
     forks,
     directory: paths.databases_dir,
     work_dir: paths.inspected_dir,
+    keep_dir: auditPaths(deps.tasks.audit_root, task.id).trees,
+    checks: profileOf(deps.resolved.settings, parseRepo(task.record.repo))?.checks ?? [],
     signal,
   });
   const changes = collected.map(({ change }) => change);
   await task.append({ type: "evidence", name: EVIDENCE.changes, value: asJson(changes) });
-  return collected.map(({ change: { branch: _branch, head: _head, ...change }, tables }) => ({ ...change, tables }));
+  return collected.map(({ change: { branch: _branch, head: _head, ...change }, ...shown }) => ({
+    ...change,
+    ...shown,
+  }));
+}
+
+/** A page of what a task has changed. */
+export async function readRows(
+  deps: Pick<EngineDeps, "databases" | "tasks">,
+  record: TaskRecord,
+  query: DatabaseDiffQuery,
+  signal: AbortSignal,
+): Promise<DatabaseRows> {
+  const change = changesOf(record).find(({ db }) => db === query.database);
+  if (change?.head === undefined) {
+    throw new TaskdError("not_found", `The task ${record.id} has not changed a database ${query.database}`);
+  }
+  const is = ({ db }: { db: string }) => db === query.database;
+  const [base_txid, result] = [forksOf(record).find(is)?.base_txid, resultsOf(record).find(is)];
+  const page = await changedRows(requireDatabases(deps).access, { change, base_txid, result }, query, signal);
+  const { changeset } = change.head;
+  if (changeset === undefined || !isProvable(query)) return page;
+  const path = `${auditPaths(deps.tasks.audit_root, record.id).trees}/${change.db}`;
+  try {
+    const proof = proofOf(path, pageLeaf({ ...query, ...page }), changeset.leaves);
+    return { ...page, ...proof && { proof } };
+  } catch (error) {
+    throw fileError(error, `Cannot prove the rows of ${change.db}`);
+  }
 }
 
 /** Whether nothing but data was approved: there is then nothing to push. What changed nothing came to no gate. */
@@ -81,37 +119,72 @@ export function isDataOnly(record: TaskRecord): boolean {
   return changeOf(record)?.files_changed === 0;
 }
 
+function approvedOf({ resolved }: Pick<EngineDeps, "resolved">, record: TaskRecord): Approved {
+  return {
+    forks: forksOf(record),
+    changes: changesOf(record),
+    known: resultsOf(record),
+    on_moved_base: resolved.settings.on_moved_base,
+    is_bound: record.gate?.binding !== undefined,
+  };
+}
+
+/**
+ * Whether the data can land, asked while nothing of the task is anywhere yet.
+ *
+ * @throws {TaskdError} Why it cannot; nothing is known of `promote_only`, where the code goes first whatever the data.
+ */
+export async function requireLandable(
+  deps: Pick<EngineDeps, "databases" | "resolved">,
+  record: TaskRecord,
+): Promise<void> {
+  if (deps.resolved.settings.on_moved_base === "promote_only" || !isDataChanged(changesOf(record))) return;
+  requireBoundData(record);
+  const obstacle = await landingObstacle(requireDatabases(deps).access, approvedOf(deps, record));
+  if (obstacle !== undefined) {
+    throw new TaskdError("conflict", `Nothing has landed, neither code nor data: ${obstacle}`);
+  }
+}
+
 /**
  * Promotes what was approved; may be called again after a broker was cut off. What cannot be promoted is kept, also
  * where the trace is damaged or this broker has no branch store.
  */
 export async function promoteData(
-  deps: Pick<EngineDeps, "databases">,
+  deps: Pick<EngineDeps, "databases" | "resolved">,
   task: Pick<Task, "record" | "append">,
 ): Promise<DatabaseResult[]> {
   const { record } = task;
+  let known: DatabaseResult[] = [];
   let results: DatabaseResult[];
   try {
-    const known = resultsOf(record);
+    known = resultsOf(record);
     const changes = changesOf(record);
-    if (known.length > 0) return known;
     if (!isDataChanged(changes)) {
       if (!isDataOnly(record)) return [];
       throw new TaskdError("corrupt", "the trace does not say what was changed");
     }
-    results = await promoteDatabases(requireDatabases(deps).access, { forks: forksOf(record), changes });
+    if (known.length > 0 && known.every(({ result }) => result === "promoted")) return known;
+    requireBoundData(record);
+    results = await promoteDatabases(requireDatabases(deps).access, { ...approvedOf(deps, record), known });
   } catch (error) {
     const kept = { branch: branchOf(record.id), result: "kept", reason: messageWithHint(error) } as const;
-    results = requestedBy(record).map(({ db, base }) => ({ db, base, ...kept }));
+    const done = known.filter(({ result }) => result === "promoted");
+    results = requestedBy(record).map(({ db, base }) => done.find((one) => one.db === db) ?? { db, base, ...kept });
   }
   await task.append({ type: "evidence", name: EVIDENCE.results, value: asJson(results) });
-  // Where checks are watched, the end has another reason.
-  const kept = results.filter(({ result }) => result === "kept");
-  if (kept.length > 0) await task.append({ type: "note", text: resultsText(kept) });
   return results;
 }
 
-/** Destroys the branches of a task that has ended, except those that it has to keep. */
+/** Notes that a person has given up what was not promoted: its branches then go with the task. */
+export async function abandonData(task: Pick<Task, "record" | "append">): Promise<void> {
+  const known = resultsOf(task.record);
+  if (!known.some(({ result }) => result === "kept")) return;
+  const results = known.map((one) => one.result === "kept" ? { ...one, result: "given_up" } : one);
+  await task.append({ type: "evidence", name: EVIDENCE.results, value: asJson(results) });
+}
+
+/** Destroys the branches of a task that has ended, except those that brokers up to 0.1.0 left to a person. */
 export async function releaseData(
   { databases, log }: Pick<EngineDeps, "databases" | "log">,
   record: TaskRecord,

@@ -1,10 +1,12 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { changesOf, EVIDENCE, forksOf, resultsOf } from "../databases/evidence.ts";
+import { resultsText } from "../databases/promote_branches.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
+import type { ResolvedSettings } from "../settings/load.ts";
 import type { TaskEvent } from "../task/rows.ts";
 import type { TaskRecord } from "../task/schema.ts";
 import type { Task } from "../task/task.ts";
-import { promoteData, releaseData } from "./database_stages.ts";
+import { abandonData, promoteData, releaseData } from "./database_stages.ts";
 
 const ID = "a".repeat(32);
 const BRANCH = `task-${ID}`;
@@ -24,6 +26,8 @@ const DAMAGED: [string, string, TaskRecord["evidence"]][] = [
   ["results", "of another version", { [EVIDENCE.changes]: [CHANGE], [EVIDENCE.results]: [{ ...KEPT, result: 7 }] }],
 ];
 
+const RESOLVED = { settings: { on_moved_base: "merge" } } as unknown as ResolvedSettings;
+
 /** A task that was approved, and what was done with its branches. */
 function approved(evidence: TaskRecord["evidence"]) {
   const record = { id: ID, databases: ["shop@main"], evidence } as unknown as TaskRecord;
@@ -36,38 +40,52 @@ function approved(evidence: TaskRecord["evidence"]) {
       return Promise.resolve();
     },
   } as unknown as TaskDatabases;
-  const notes: string[] = [];
   const append = (event: TaskEvent) => {
     if (event.type === "evidence") record.evidence[event.name] = event.value;
-    if (event.type === "note") notes.push(event.text);
     return Promise.resolve();
   };
   const task = { record, append } as unknown as Task;
   return {
     task,
-    deps: { databases, log: (_: string, event: string) => void logged.push(event) },
+    deps: { databases, resolved: RESOLVED, log: (_: string, event: string) => void logged.push(event) },
     released,
     logged,
-    notes,
   };
 }
 
 for (const [reader, how, evidence] of DAMAGED) {
   Deno.test(`promoteData() keeps the branch and says so: ${reader}, ${how}`, async () => {
-    const { task, deps, released, notes } = approved(evidence);
+    const { task, deps, released } = approved(evidence);
     const results = await promoteData(deps, task);
     assertEquals(results.map(({ db, branch, result }) => [db, branch, result]), [["shop", BRANCH, "kept"]]);
-    assertMatch(notes.join(), /is NOT promoted onto main and is kept: the trace's evidence \w+ cannot be read/);
+    assertMatch(resultsText(results), /is NOT promoted onto main and is kept: the trace's evidence \w+ cannot be read/);
     await releaseData(deps, task.record);
     assertEquals(released, [[]]);
   });
 }
 
 Deno.test("promoteData() without a branch store keeps what was approved", async () => {
-  const { task, notes } = approved({ [EVIDENCE.changes]: [CHANGE] });
-  const [result] = await promoteData({}, task);
-  assertEquals(result?.result, "kept");
-  assertMatch(notes.join(), /gives tasks no branches/);
+  const { task } = approved({ [EVIDENCE.changes]: [CHANGE] });
+  const results = await promoteData({ resolved: RESOLVED }, task);
+  assertEquals(results[0]?.result, "kept");
+  assertMatch(resultsText(results), /gives tasks no branches/);
+});
+
+Deno.test("promoteData() leaves a database alone that has its change, whatever keeps the others", async () => {
+  const done = { ...KEPT, result: "promoted" };
+  const other = { ...KEPT, db: "stats" };
+  const { task } = approved({ [EVIDENCE.changes]: [CHANGE], [EVIDENCE.results]: [done, other] });
+  Object.assign(task.record, { databases: ["shop@main", "stats@main"] });
+  assertEquals((await promoteData({ resolved: RESOLVED }, task)).map(({ result }) => result), ["promoted", "kept"]);
+});
+
+Deno.test("abandonData() lets go what was kept, and nothing else", async () => {
+  const done = { ...KEPT, db: "stats", result: "promoted" };
+  const { task, deps, released } = approved({ [EVIDENCE.results]: [done, KEPT] });
+  await abandonData(task);
+  assertEquals(resultsOf(task.record).map(({ result }) => result), ["promoted", "given_up"]);
+  await releaseData(deps, task.record);
+  assertEquals(released, [["shop"]]);
 });
 
 Deno.test("promoteData() of data alone whose change is not in the trace keeps the branch", async () => {

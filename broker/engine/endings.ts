@@ -8,17 +8,19 @@ import { isSpent } from "../gateway/usd_limit.ts";
 import { DEFAULT_MAX_REQUESTS, type Spend } from "../gateway/lease.ts";
 import type { Sandbox, SandboxEnd } from "../sandbox/runtime.ts";
 import type { Settings } from "../settings/settings.ts";
-import { type Outcome, type Stage, STAGES } from "../task/stages.ts";
+import { type Decider, type Outcome, type Stage, STAGES } from "../task/stages.ts";
 
 /** Ends the work on a task; also the reason of the signal that stops it. */
 export class TaskEnding extends Error {
   override name = "TaskEnding";
   readonly outcome: Outcome;
+  readonly by: Decider | undefined;
 
   /** Ends it with `outcome`; `reason` is for the person who reads the record. */
-  constructor(outcome: Outcome, reason: string) {
+  constructor(outcome: Outcome, reason: string, by?: Decider) {
     super(reason);
     this.outcome = outcome;
+    this.by = by;
   }
 }
 
@@ -47,7 +49,6 @@ const EXITS: Readonly<Record<number, string>> = {
   [AGENT_EXITS.bad_model_output]: "what the model's endpoint answers is no chat completion",
 };
 
-/** The limit that the task ran into, by the broker's own count; undefined when it met none. */
 export function limitMet(settings: Settings, spend: Spend, auth: "api_key" | "subscription"): string | undefined {
   const { task_budget_usd, task_max_requests } = settings;
   const max_requests = task_max_requests > 0 ? task_max_requests : DEFAULT_MAX_REQUESTS;
@@ -60,7 +61,6 @@ export function limitMet(settings: Settings, spend: Spend, auth: "api_key" | "su
   return undefined;
 }
 
-/** The ending of a task after its agent's end; undefined when its work is to be collected. */
 export function endingOf(
   end: SandboxEnd,
   known: { settings: Settings; spend: Spend; auth: "api_key" | "subscription"; built_in: boolean },
@@ -87,7 +87,6 @@ function refusedBudget(end: SandboxEnd, { built_in }: { built_in: boolean }): st
   return undefined;
 }
 
-/** Waits for a sandbox's end; an abort stops it. */
 export async function waitForEnd(sandbox: Sandbox, signal: AbortSignal): Promise<SandboxEnd> {
   const stop = () => {
     // `wait` reports a failure too.

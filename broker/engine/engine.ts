@@ -6,28 +6,54 @@
  * to do.
  */
 
+import * as v from "valibot";
 import { withDeadline } from "../../lib/deadline.ts";
 import { hasCode, stackOf, TaskdError } from "../../lib/errors.ts";
+import { parseJson } from "../../lib/text/json.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import type { BrokerEngine } from "../api/engine.ts";
-import type { CeilingView, Health, PendingTask, QueueItemView, TaskView } from "../api/wire.ts";
-import { requestOf, type SpendFigures, type SubmitRequest, type TaskRecord, type TrustBrief } from "../task/schema.ts";
+import { readable } from "../api/readable.ts";
+import type {
+  BasesView,
+  CeilingView,
+  DatabaseDiffQuery,
+  DatabaseRows,
+  Health,
+  PendingTask,
+  Pruned,
+  QueueItemView,
+  TaskView,
+  Verification,
+} from "../api/wire.ts";
+import {
+  requestOf,
+  type SpendFigures,
+  type SubmitRequest,
+  type TaskRecord,
+  TRUST_BRIEF,
+  type TrustBrief,
+} from "../task/schema.ts";
 import type { EgressDecision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
+import type { ApprovalRequest } from "../task/approval.ts";
 import { BrokerMetrics } from "./metrics.ts";
 import { policyView } from "../settings/explain.ts";
 import type { PolicyView } from "../settings/policy_view.ts";
+import type { Decider } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
+import { basesNow } from "./bases.ts";
 import { Background } from "./background.ts";
-import { checkData, sweepData } from "./database_stages.ts";
+import { checkData, readRows, sweepData } from "./database_stages.ts";
 import { LateStages } from "./late_stages.ts";
 import { planTask, type TaskPlan } from "./task_plan.ts";
 import type { EngineDeps, TaskOrigin, TaskQueue } from "./engine_deps.ts";
 import { removeLeftovers } from "./restore.ts";
 import { keptFile, pendingTask, pruneTasks, taskView } from "./views.ts";
-import { figures, TaskWork } from "./work.ts";
+import { verifyApproval } from "./verification.ts";
+import { figures, TaskWork } from "./task_work.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 const NO_REASON = "a person ended it and gave no reason";
 /** How long ending a task waits while it leaves its stage: a large work tree is removed meanwhile. */
@@ -38,11 +64,12 @@ export class Engine implements BrokerEngine {
   #queue: TaskQueue | undefined;
   readonly #metrics: BrokerMetrics;
   readonly #started_at: string;
-  /** Tasks on their way to the gate. */
   readonly #works = new Map<string, TaskWork>();
   readonly #claims = new Map<string, StartClaim>();
   readonly #background: Background;
   readonly #spend_listeners = new Set<(task_id: string, spend: SpendFigures) => void>();
+  /** By task: questions to code host and branch store that are not answered yet. */
+  readonly #bases = new Map<string, Promise<BasesView>>();
   readonly #over = new AbortController();
   readonly #late: LateStages;
 
@@ -56,6 +83,7 @@ export class Engine implements BrokerEngine {
     this.#metrics = new BrokerMetrics(VERSION, () => ({
       running: this.#works.size,
       pending: this.#atGate().length,
+      waiting: Map.groupBy(deps.tasks.unfinished(), ({ stage }) => stage),
       slots: deps.resolved.settings.max_concurrent_tasks,
       ceiling: deps.admission.ceiling(),
       queue: this.#queue?.list() ?? [],
@@ -99,7 +127,9 @@ export class Engine implements BrokerEngine {
       for (const { id } of unfinished) await engine.#late.restore(id);
       const keep = new Set(deps.tasks.unfinished().map(({ id }) => id));
       const gone = await removeLeftovers(deps, keep);
-      if (gone.length > 0) deps.log("info", "leftovers_removed", `removed scratch of ${gone.length} ended tasks`);
+      if (gone.length > 0) {
+        deps.log("info", "leftovers_removed", `removed scratch of ${plural(gone.length, "ended task")}`);
+      }
       engine.#background.go(() => sweepData(deps));
       // It starts tasks by itself: only now is it known which slots are free.
       engine.#queue = deps.queue?.(engine);
@@ -192,27 +222,34 @@ export class Engine implements BrokerEngine {
       this.#works.delete(task.id);
       if (task.record.stage === "awaiting_approval") {
         const { repo, instruction } = task.record;
-        if (!this.#over.signal.aborted) this.#deps.notify?.({ task_id: task.id, repo, instruction });
+        if (!this.#over.signal.aborted) {
+          this.#deps.notify?.({ task_id: task.id, stage: "awaiting_approval", repo, instruction });
+        }
         await this.#late.keepGate(task);
       } else await this.#late.settle(task);
     });
   }
 
-  async approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
+  async approve(id: string, request: ApprovalRequest): Promise<void> {
     this.#refuseWhenStopping();
     await this.#late.approve(id, request);
   }
 
-  async deny(id: string, reason: string): Promise<void> {
+  async deny(id: string, reason: string, by?: Decider): Promise<void> {
     this.#refuseWhenStopping();
-    await this.#late.deny(id, given(reason));
+    await this.#late.deny(id, given(reason), by);
   }
 
-  async kill(id: string, reason: string): Promise<void> {
+  async push(id: string, by?: Decider): Promise<void> {
+    this.#refuseWhenStopping();
+    await this.#late.push(id, by);
+  }
+
+  async kill(id: string, reason: string, by?: Decider): Promise<void> {
     const work = this.#works.get(id);
-    if (work?.end("cancelled", given(reason))) return;
+    if (work?.end("cancelled", given(reason), by)) return;
     if (work !== undefined) await this.#untilWritten(work);
-    await this.#late.cancel(id, given(reason));
+    await this.#late.cancel(id, given(reason), by);
   }
 
   /** Waits until a task's decided move is written, no longer than that takes while the disk has room. */
@@ -246,10 +283,14 @@ export class Engine implements BrokerEngine {
   }
 
   settled(lease: GatewayLease, settlement: Settlement): void {
-    this.#deps.admission.settled(settlement);
     this.#metrics.settled(settlement);
     const spend = figures(lease.spend());
-    for (const listener of this.#spend_listeners) listener(settlement.task_id, spend);
+    // The ceiling and the pages show it once it is on the disk: nothing that was shown is taken back.
+    const noted = this.#works.get(settlement.task_id)?.spend_noted ?? Promise.resolve();
+    void noted.then(() => {
+      this.#deps.admission.settled(settlement);
+      for (const listener of this.#spend_listeners) listener(settlement.task_id, spend);
+    });
   }
 
   decided(decision: EgressDecision): void {
@@ -261,7 +302,24 @@ export class Engine implements BrokerEngine {
   }
 
   async brief(id: string): Promise<TrustBrief> {
-    return JSON.parse(new TextDecoder().decode(await keptFile(this.tasks, id, "brief")));
+    const brief = v.safeParse(readable(TRUST_BRIEF), parseJson(await keptFile(this.tasks, id, "brief")));
+    if (brief.success) return brief.output;
+    throw new TaskdError("corrupt", `Cannot read the brief of ${id}: ${brief.issues[0].message}`);
+  }
+
+  async databaseDiff(id: string, query: DatabaseDiffQuery, signal: AbortSignal): Promise<DatabaseRows> {
+    return await readRows(this.#deps, await this.tasks.load(id), query, signal);
+  }
+
+  verification(id: string): Promise<Verification> {
+    return verifyApproval(this.tasks, id);
+  }
+
+  async bases(id: string): Promise<BasesView> {
+    // One question at a time for each task, however many ask it.
+    const asked = this.#bases.get(id) ?? this.tasks.load(id).then((record) => basesNow(this.#deps, record));
+    this.#bases.set(id, asked);
+    return await asked.finally(() => this.#bases.delete(id));
   }
 
   pending(): PendingTask[] {
@@ -269,15 +327,17 @@ export class Engine implements BrokerEngine {
     return this.#atGate().flatMap((record) => pendingTask(record, now_ms) ?? []);
   }
 
-  /** Records of the tasks at the gate, oldest first. */
   #atGate(): TaskRecord[] {
     return this.tasks.unfinished().flatMap(({ id, stage }) =>
       stage === "awaiting_approval" ? this.tasks.live(id)?.record ?? [] : []
     );
   }
 
-  prune(options: { before_ms: number; dry_run: boolean }): Promise<string[]> {
-    return pruneTasks(this.tasks, options);
+  async prune(options: { before_ms: number; dry_run: boolean }): Promise<Pruned> {
+    const keep = ({ queue_id }: { queue_id?: string }) => this.#queue?.isSettled(queue_id ?? "") === false;
+    const pruned = await pruneTasks(this.tasks, { ...options, keep });
+    const mirrors = await this.#deps.mirrors?.prune(options) ?? [];
+    return { pruned, mirrors, dry_run: options.dry_run };
   }
 
   policy(): PolicyView {
@@ -299,8 +359,8 @@ export class Engine implements BrokerEngine {
     return this.#theQueue().list();
   }
 
-  cancelQueued(id: string): Promise<void> {
-    return this.#theQueue().cancel(id);
+  cancelQueued(id: string, by?: Decider): Promise<void> {
+    return this.#theQueue().cancel(id, by);
   }
 
   #theQueue(): TaskQueue {
@@ -338,7 +398,6 @@ export class Engine implements BrokerEngine {
   }
 }
 
-/** A person's reason, or the default. */
 function given(reason: string): string {
   return reason.trim() === "" ? NO_REASON : reason;
 }

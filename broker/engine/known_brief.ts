@@ -3,6 +3,7 @@
  */
 
 import { writeFileAtomic } from "../../lib/fs.ts";
+import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import { type BriefInput, buildBrief } from "../task/brief.ts";
 import type { TaskRecord } from "../task/schema.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
@@ -30,7 +31,7 @@ export async function writeBrief(
     ...(record.model === undefined ? {} : { model: record.model }),
     ...known,
   });
-  const bytes = new TextEncoder().encode(`${JSON.stringify(brief)}\n`);
+  const bytes = new TextEncoder().encode(canonicalJson(brief));
   await writeFileAtomic(auditPaths(settings.audit_root, record.id).brief, bytes, 0o600);
   return sha256Hex(bytes);
 }

@@ -8,26 +8,29 @@
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
-import { approvalMove, type ApprovalRequest, denialMove } from "../task/approval.ts";
+import { approvalMove, type ApprovalRequest, denialMove, standing } from "../task/approval.ts";
 import type { TaskRecord } from "../task/schema.ts";
-import type { Move, Outcome } from "../task/stages.ts";
+import { recoverTask } from "../task/recover.ts";
+import { type Decider, isWaiting, type Move, type Outcome, type WaitingStage } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import type { Background } from "./background.ts";
-import { isDataOnly, releaseData } from "./database_stages.ts";
+import { abandonData, releaseData } from "./database_stages.ts";
 import type { CiWatch, EngineDeps } from "./engine_deps.ts";
+import { requireUnaltered } from "./gate_check.ts";
 import { stagePaths } from "./task_paths.ts";
-import { pushApproved } from "./push.ts";
-import { gateProblem, restoreTask } from "./restore.ts";
+import { landApproved } from "./push.ts";
+import { gateProblem } from "./restore.ts";
 
-/** Between attempts at what could not be asked or written. */
 const RETRY_MS = 60_000;
+/** Between the first two rounds for a change that could not be pushed or promoted; doubled up to the longest. */
+const FIRST_PAUSE_MS = 60_000;
+const LONGEST_PAUSE_MS = 3_600_000;
 
 export interface LateStagesOptions {
   ci: CiWatch | undefined;
   background: Background;
   /** By task; the claim of a task that has ended is ended and removed. */
   claims: Map<string, StartClaim>;
-  /** Aborted when the broker stops. */
   over: AbortSignal;
   onEnded(outcome: Outcome): void;
 }
@@ -35,6 +38,8 @@ export interface LateStagesOptions {
 export class LateStages {
   readonly #deps: EngineDeps;
   readonly #shared: LateStagesOptions;
+  /** By task: ends the pause before its next round. */
+  readonly #pausing = new Map<string, AbortController>();
 
   constructor(deps: EngineDeps, shared: LateStagesOptions) {
     this.#deps = deps;
@@ -60,13 +65,66 @@ export class LateStages {
     this.#deps.log("error", "task_failed", `cannot go on with task ${id}: ${messageOf(error)}`, { task_id: id });
   }
 
-  async #push(task: Task): Promise<void> {
-    const move = await pushApproved(this.#deps, task);
-    // Not needed any more: the remote knows whether the change arrived.
-    await this.#removeScratch(task);
-    await this.#write(task, move);
-    if (task.record.stage === "awaiting_ci") await this.#watch(task);
-    else await this.settle(task);
+  /**
+   * Rounds for a task in `pushing` until its change has landed, or waits for a person: a round that failed is followed
+   * by another one after a while, for `push_retry_for` in all.
+   */
+  async #land(task: Task): Promise<void> {
+    const { clock, resolved: { settings }, notify } = this.#deps;
+    const begun_ms = clock.monotonic();
+    for (let pause_ms = FIRST_PAUSE_MS;; pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS)) {
+      const move = await landApproved(this.#deps, task);
+      // Not needed any more once the remote has the change, and it is the remote that knows.
+      if (move.to !== "push_failed") await this.#removeScratch(task);
+      await this.#write(task, move);
+      const { stage, repo, instruction } = task.record;
+      if (stage === "awaiting_ci") return await this.#watch(task);
+      if (!isWaiting(stage)) return await this.settle(task);
+      if (pause_ms === FIRST_PAUSE_MS && !this.#shared.over.aborted) {
+        notify?.({ task_id: task.id, repo, instruction, stage });
+      }
+      const left_ms = settings.push_retry_for - (clock.monotonic() - begun_ms);
+      if (settings.push_max_retries === 0 || left_ms < pause_ms) return;
+      if (!await this.#pause(task, pause_ms)) return;
+      if (!await this.#begin(task, stage, "it is tried again by itself")) return;
+    }
+  }
+
+  async #pause({ id }: Task, pause_ms: number): Promise<boolean> {
+    const pausing = new AbortController();
+    this.#pausing.set(id, pausing);
+    try {
+      await this.#deps.clock.sleep(pause_ms, AbortSignal.any([pausing.signal, this.#shared.over]));
+      return true;
+    } catch {
+      return false;
+    } finally {
+      if (this.#pausing.get(id) === pausing) this.#pausing.delete(id);
+    }
+  }
+
+  /** Begins another round; false when the task has left `stage` in the same moment. */
+  async #begin(task: Task, stage: WaitingStage, reason: string, by?: Decider): Promise<boolean> {
+    try {
+      await task.move({ from: stage, to: "pushing", reason, ...(by && { by }) });
+    } catch (error) {
+      if (!hasCode(error, "conflict")) throw error;
+      return false;
+    }
+    this.#pausing.get(task.id)?.abort();
+    return true;
+  }
+
+  async push(id: string, by?: Decider): Promise<void> {
+    const { stage } = this.#deps.tasks.read(id);
+    const task = this.#deps.tasks.live(id);
+    if (!isWaiting(stage) || task === undefined || !await this.#begin(task, stage, "a person asked for it", by)) {
+      const now = this.#deps.tasks.read(id);
+      throw new TaskdError("wrong_state", `Cannot push the task ${id}: it is ${standing(now)}`, {
+        hint: "taskd push is for tasks in push_failed or data_waits",
+      });
+    }
+    this.#shared.background.go(() => this.#land(task));
   }
 
   /** Makes a move that the remote knows already: a disk that is full for a while must not hide it. */
@@ -88,7 +146,6 @@ export class LateStages {
     if (task.record.stage === "done") await this.settle(task);
   }
 
-  /** Releases a task that has ended. */
   async settle(task: Task): Promise<void> {
     const { id, record } = task;
     const { outcome, updated_at, spend } = record;
@@ -119,12 +176,8 @@ export class LateStages {
       log("error", "trace_failed", `cannot take over task ${id}: ${messageOf(error)}`, { task_id: id });
       return;
     }
-    const { stage } = task.record;
-    if (stage === "awaiting_approval" || stage === "awaiting_ci" || stage === "pushing") {
-      this.#shared.claims.set(id, admission.adopt(task.record));
-    }
-    // The remote of a push may be slow to answer, or not there: it is not waited for.
-    if (stage === "pushing") return this.#shared.background.go(() => this.#restoreStage(task));
+    // One that ends now, too: the ledger then has its outcome and what it had spent.
+    this.#shared.claims.set(id, admission.adopt(task.record));
     try {
       await this.#restoreStage(task);
     } catch (error) {
@@ -133,21 +186,18 @@ export class LateStages {
   }
 
   async #restoreStage(task: Task): Promise<void> {
-    // No remote has to be asked: what is promoted already is found to be.
-    if (task.record.stage === "pushing" && isDataOnly(task.record)) return await this.#push(task);
-    const restored = await restoreTask(this.#deps, task);
-    switch (restored.kind) {
+    const { resolved: { settings }, ci } = this.#deps;
+    const { stage } = task.record;
+    switch (await recoverTask(task, { watch_ci: settings.ci.watch && ci !== undefined })) {
       case "ended":
         return await this.settle(task);
       case "watching":
         return this.#shared.background.go(() => this.#watch(task));
-      case "undecided": {
-        this.#failed(task, restored.cause);
-        return this.#shared.background.go(async () => {
-          await this.#deps.clock.sleep(RETRY_MS, this.#shared.over).catch(() => {});
-          if (!this.#shared.over.aborted) await this.#restoreStage(task);
-        });
-      }
+      case "unpushed":
+        if (isWaiting(stage)) {
+          if (settings.push_max_retries === 0 || !await this.#begin(task, stage, "the broker started")) return;
+        }
+        return this.#shared.background.go(() => this.#land(task));
       case "kept": {
         const problem = await gateProblem(this.#deps, task);
         if (problem === undefined) return this.#shared.background.go(() => this.keepGate(task));
@@ -160,14 +210,17 @@ export class LateStages {
 
   /** Approves, and pushes in the background; throws what the gate answers. */
   async approve(id: string, request: ApprovalRequest): Promise<void> {
-    const task = this.#atTheGate(id, (record, time) => approvalMove(record, request, time));
+    const check = (record: TaskRecord, time: { now_ms: number }) => approvalMove(record, request, time);
+    const task = this.#atTheGate(id, check);
+    check(task.record, { now_ms: this.#deps.clock.now() });
+    await requireUnaltered(this.#deps, task);
     await task.approve(request);
-    this.#shared.background.go(() => this.#push(task));
+    this.#shared.background.go(() => this.#land(task));
   }
 
-  async deny(id: string, reason: string): Promise<void> {
+  async deny(id: string, reason: string, by?: Decider): Promise<void> {
     const task = this.#atTheGate(id, (record, time) => denialMove(record, reason, time));
-    await task.deny(reason);
+    await task.deny(reason, by);
     await this.settle(task);
   }
 
@@ -181,23 +234,42 @@ export class LateStages {
     });
   }
 
-  /** Ends what waits at its gate; throws `wrong_state` for a task in another stage. */
-  async cancel(id: string, reason: string): Promise<void> {
-    const { stage, outcome } = this.#deps.tasks.read(id);
+  /** Ends what waits at its gate, or gives up what waits to land; throws `wrong_state` for a task in another stage. */
+  async cancel(id: string, reason: string, by?: Decider): Promise<void> {
+    const record = this.#deps.tasks.read(id);
+    const { stage } = record;
     const task = this.#deps.tasks.live(id);
-    if (task === undefined || stage !== "awaiting_approval") {
-      const stands = outcome === undefined ? `in ${stage}` : `done (${outcome})`;
-      throw new TaskdError("wrong_state", `Cannot end the task ${id}: it is ${stands}`, {
+    if (task === undefined || stage !== "awaiting_approval" && !isWaiting(stage)) {
+      throw new TaskdError("wrong_state", `Cannot end the task ${id}: it is ${standing(record)}`, {
         hint: stage === "pushing" ? "The change may have arrived already" : "There is nothing left to end",
       });
     }
     try {
-      await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });
+      if (isWaiting(stage)) await abandonData(task);
+      await task.move({ ...givenUp(record, reason), ...(by && { by }) });
     } catch (error) {
       // Another decision came first, in the same moment.
       if (!hasCode(error, "conflict")) throw error;
-      throw new TaskdError("wrong_state", `Cannot end the task ${id}: it left the gate just now`, { cause: error });
+      throw new TaskdError("wrong_state", `Cannot end the task ${id}: it left ${stage} just now`, { cause: error });
     }
+    this.#pausing.get(id)?.abort();
     await this.settle(task);
   }
+}
+
+/** The end of a task that a person ends while it waits; of what could not land, the reason stays. */
+function givenUp(record: TaskRecord, reason: string): Move {
+  const { stage, pushed } = record;
+  const why = isWaiting(stage) ? `given up: ${reason}; it had failed: ${record.reason}` : reason;
+  if (stage === "data_waits" && pushed !== undefined) {
+    return {
+      from: stage,
+      to: "done",
+      outcome: "pushed",
+      reason: `pushed to ${pushed.branch}; its data is ${why}`,
+      pushed,
+    };
+  }
+  // The type knows moves by their stages; the move is checked against the table when it is made.
+  return { from: stage, to: "done", outcome: "cancelled", reason: why } as Move;
 }

@@ -21,13 +21,12 @@ const REQUEST_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 12
 const AUTH_MODES = ["api_key", "subscription"] as const;
 const REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["at_capacity", "ceiling_reached"]);
 
-/** States of items that have not ended. */
 const OPEN_STATES: readonly QueueState[] = ["queued", "running", "awaiting_approval", "awaiting_ci"];
 
-/** What is read at a scrape. */
 export interface Standing {
   running: number;
   pending: number;
+  waiting?: ReadonlyMap<Stage, readonly unknown[]>;
   slots: number;
   ceiling: CeilingView;
   /** Items of the queue; those that have ended are not counted. */
@@ -37,10 +36,14 @@ export interface Standing {
 export class BrokerMetrics {
   readonly #registry = new Registry();
   readonly #read: () => Standing;
-  /** The stage of each task that has not ended, and since when. */
   readonly #standing = new Map<string, { stage: Stage; since_ms: number }>();
   readonly #running = this.#gauge("tasks_running", "Tasks that are being worked on.");
   readonly #pending = this.#gauge("tasks_pending", "Tasks that wait for approval.");
+  readonly #waiting = this.#gauge(
+    "tasks_waiting",
+    "Approved changes that could not be pushed (push_failed), or whose data could not be promoted (data_waits).",
+    ["stage"],
+  );
   readonly #slots = this.#gauge("task_slots", "Tasks that may run at the same time.");
   readonly #started = this.#counter("tasks_started_total", "Tasks that were begun.");
   readonly #ended = this.#counter("tasks_ended_total", "Tasks that have ended, by outcome.", ["outcome"]);
@@ -145,7 +148,10 @@ export class BrokerMetrics {
   }
 
   async text(): Promise<string> {
-    const { running, pending, slots, ceiling, queue = [] } = this.#read();
+    const { running, pending, waiting, slots, ceiling, queue = [] } = this.#read();
+    for (const stage of ["push_failed", "data_waits"] as const) {
+      this.#waiting.set({ stage }, waiting?.get(stage)?.length ?? 0);
+    }
     this.#running.set(running);
     this.#pending.set(pending);
     this.#slots.set(slots);

@@ -52,7 +52,7 @@ const OFF: CeilingView = {
 };
 const IDLE: Standing = { running: 0, pending: 0, slots: 2, ceiling: OFF };
 
-/** Tells the metrics what the task store tells of these events. */
+/** Passes these events to the metrics, as the task store does. */
 function feed(metrics: BrokerMetrics, events: readonly TaskEvent[]): void {
   const rows = encodeAll(events, START_MS).map(({ row }) => row);
   for (const [index, row] of rows.entries()) {

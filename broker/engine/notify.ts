@@ -1,16 +1,18 @@
 /**
- * The desktop notification that an approval is pending, through the program that the desktop has for it.
+ * The desktop notification that a task waits for a person, through the program that the desktop has for it.
  *
  * One that cannot be shown is logged, and nothing waits for it. Its texts come from outside: they go as arguments of
  * their own (no shell, no script is made of them), on one line, short, and without markup.
  */
 
+import { words } from "../../lib/text/words.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { AtGate } from "./engine_deps.ts";
 import { runProcess } from "../../lib/process.ts";
 import type { Log } from "../../lib/log.ts";
 import { messageOf } from "../../lib/errors.ts";
+import { isFile, PROGRAM_PATHS } from "../sandbox/host_programs.ts";
 
 export interface NotifyProgram {
   /** Where it may be, the most usual place first; absolute. */
@@ -19,10 +21,9 @@ export interface NotifyProgram {
   args(title: string, text: string): string[];
 }
 
-/** What desktops have, in the order in which they are looked for. */
-export const NOTIFY_PROGRAMS: readonly NotifyProgram[] = [
+export const notifyPrograms = (places = PROGRAM_PATHS): readonly NotifyProgram[] => [
   {
-    paths: ["/usr/bin/notify-send", "/usr/local/bin/notify-send"],
+    paths: places["notify-send"],
     // The text, and not the title, may have markup.
     args: (title, text) => ["--app-name=taskd", "--", title, escapeMarkup(text)],
   },
@@ -39,27 +40,22 @@ export const NOTIFY_PROGRAMS: readonly NotifyProgram[] = [
 ];
 
 /** By which these programs find the desktop. */
-const VARIABLES: readonly string[] = [
-  "HOME",
-  "USER",
-  "DISPLAY",
-  "WAYLAND_DISPLAY",
-  "XAUTHORITY",
-  "XDG_RUNTIME_DIR",
-  "DBUS_SESSION_BUS_ADDRESS",
-];
+const VARIABLES: readonly string[] = words(`
+  HOME USER DISPLAY WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS
+`);
 
-const TITLE = "taskd: an approval is pending";
+const TITLES: Readonly<Record<AtGate["stage"], string>> = {
+  awaiting_approval: "taskd: an approval is pending",
+  push_failed: "taskd: an approved change could not be pushed",
+  data_waits: "taskd: a change is pushed, its data waits",
+};
 const MAX_INSTRUCTION_CHARS = 140;
 const MAX_REPO_CHARS = 100;
-/** A desktop that does not answer. */
 const DEADLINE_MS = 10_000;
 const MAX_OUTPUT_BYTES = 64 << 10;
-/** Notifications that wait for a desktop; further ones are left out. */
 const MAX_PENDING = 8;
 
 export interface NotifierOptions {
-  /** The setting `notifications`. */
   enabled: boolean;
   env: (name: string) => string | undefined;
   log: Log;
@@ -76,7 +72,7 @@ export class DesktopNotifier {
   constructor(options: NotifierOptions) {
     this.#options = options;
     if (!options.enabled) return;
-    this.#found = find(options.programs ?? NOTIFY_PROGRAMS);
+    this.#found = find(options.programs ?? notifyPrograms());
     if (this.#found === undefined) {
       options.log("info", "notify", "No desktop notifications: neither notify-send nor osascript is installed");
     }
@@ -93,14 +89,13 @@ export class DesktopNotifier {
       return;
     }
     const { path, program } = this.#found;
-    const shown = this.#show(path, program.args(TITLE, textOf(task))).catch((error) => {
+    const shown = this.#show(path, program.args(TITLES[task.stage], textOf(task))).catch((error) => {
       log("warn", "notify", `A desktop notification cannot be shown: ${messageOf(error)}`, { task_id: task.task_id });
     });
     this.#pending.add(shown);
     void shown.finally(() => this.#pending.delete(shown));
   }
 
-  /** Resolves when nothing is being shown any more. */
   async idle(): Promise<void> {
     await Promise.all(this.#pending);
   }
@@ -142,14 +137,5 @@ function escapeMarkup(text: string): string {
 }
 
 function find(programs: readonly NotifyProgram[]): { path: string; program: NotifyProgram } | undefined {
-  for (const program of programs) {
-    for (const path of program.paths) {
-      try {
-        if (Deno.statSync(path).isFile) return { path, program };
-      } catch {
-        // Nothing waits for a notification, least of all the broker's start: the next place may do.
-      }
-    }
-  }
-  return undefined;
+  return programs.flatMap((program) => program.paths.filter(isFile).map((path) => ({ path, program })))[0];
 }

@@ -1,9 +1,14 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { systemClock } from "../../lib/clock.ts";
-import { DesktopNotifier, type NotifierOptions, NOTIFY_PROGRAMS, type NotifyProgram } from "./notify.ts";
+import { DesktopNotifier, type NotifierOptions, type NotifyProgram, notifyPrograms } from "./notify.ts";
 import { writeProgram } from "../../tests/support/programs.ts";
 
-const TASK = { task_id: "0123456789abcdef0123456789abcdef", repo: "git.example.com/o/r", instruction: "Fix the bug" };
+const TASK = {
+  task_id: "0123456789abcdef0123456789abcdef",
+  stage: "awaiting_approval",
+  repo: "git.example.com/o/r",
+  instruction: "Fix the bug",
+} as const;
 
 /** Desktop programs of the test's own, which record each argument and the environment on lines of their own. */
 async function desktop(script = "", enabled = true) {
@@ -15,7 +20,7 @@ async function desktop(script = "", enabled = true) {
     const record =
       `#!/bin/sh\nfor arg in "$@"; do printf '%s\\n' "$arg" >> ${root}/args${index}; done\nenv > ${root}/env\n`;
     await writeProgram(path, `${record}${script}\n`);
-    return { ...NOTIFY_PROGRAMS[index]!, paths: [path] };
+    return { ...notifyPrograms()[index]!, paths: [path] };
   };
   const make = (programs: readonly NotifyProgram[], options: Partial<NotifierOptions> = {}) =>
     new DesktopNotifier({
@@ -53,7 +58,7 @@ Deno.test("a pending approval is shown with repository, instruction and task", a
 
 Deno.test("the first program that exists is taken", async () => {
   await using at = await desktop();
-  const notifier = at.make([{ ...NOTIFY_PROGRAMS[0]!, paths: [`${at.root}/absent`] }, await at.standIn(1)]);
+  const notifier = at.make([{ ...notifyPrograms()[0]!, paths: [`${at.root}/absent`] }, await at.standIn(1)]);
   notifier.notify(TASK);
   await notifier.idle();
   const args = await at.args(1);
@@ -64,7 +69,7 @@ Deno.test("the first program that exists is taken", async () => {
 Deno.test("a place that cannot be looked at stops no broker: the next one is taken", async () => {
   await using at = await desktop();
   Deno.symlinkSync("loop", `${at.root}/loop`);
-  const notifier = at.make([{ ...NOTIFY_PROGRAMS[0]!, paths: [`${at.root}/loop`] }, await at.standIn(0)]);
+  const notifier = at.make([{ ...notifyPrograms()[0]!, paths: [`${at.root}/loop`] }, await at.standIn(0)]);
   notifier.notify(TASK);
   await notifier.idle();
   assertEquals((await at.args()).length, 4);
@@ -115,7 +120,7 @@ Deno.test("the program gets the desktop's variables and no key", async () => {
   assert(!env.includes("secret"));
 });
 
-Deno.test("a program that fails is logged and does nobody harm", async () => {
+Deno.test("a program that fails is logged and harms nothing", async () => {
   await using at = await desktop("printf 'no display\\033[31m' >&2; exit 3");
   const notifier = at.make([await at.standIn(0)]);
   notifier.notify(TASK);

@@ -3,14 +3,10 @@
  */
 
 import { messageOf, TaskdError } from "../../lib/errors.ts";
-import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
-import type { TaskRecord } from "../task/schema.ts";
 import type { Task } from "../task/task.ts";
+import { pullRequestBody, titleOf, withDigest } from "./change_text.ts";
 import type { EngineDeps } from "./engine_deps.ts";
-
-/** Also for the title of a commit. */
-const MAX_TITLE_CHARS = 72;
 
 export interface PushedBranch {
   url: RepoUrl;
@@ -19,7 +15,6 @@ export interface PushedBranch {
   base: string | undefined;
 }
 
-/** Opens the pull request; the URL, or undefined where there is none. */
 export async function openPullRequest(
   { code_host, log }: Pick<EngineDeps, "code_host" | "log">,
   task: Task,
@@ -37,7 +32,7 @@ export async function openPullRequest(
       head: branch,
       base,
       title: titleOf(record),
-      body: pullRequestBody(record),
+      body: withDigest(pullRequestBody(record), record.diff_sha256 ?? ""),
       draft: record.draft === true,
     });
     return opened.url;
@@ -48,18 +43,4 @@ export async function openPullRequest(
     await task.append({ type: "note", text }).catch(() => {});
     return undefined;
   }
-}
-
-/** The first line of an instruction, as a title. */
-export function titleOf({ instruction, id }: TaskRecord): string {
-  const [first = ""] = instruction.split("\n").map((line) => sanitizeLine(line.trim())).filter((line) => line !== "");
-  const title = first.length > MAX_TITLE_CHARS ? `${first.slice(0, MAX_TITLE_CHARS - 3).toWellFormed()}...` : first;
-  return title || `Task ${id.slice(0, 12)}`;
-}
-
-function pullRequestBody(record: TaskRecord): string {
-  // As a code block: an instruction is the operator's text, and no markup of the page.
-  const quoted = record.instruction.split("\n").map((line) => `    ${line}`).join("\n");
-  return `Made by an agent (${record.agent}) and approved by a person.\n\n${quoted}\n\nTask ${record.id}, ` +
-    `change ${record.diff_sha256}.\n`;
 }

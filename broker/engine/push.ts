@@ -1,96 +1,109 @@
 /**
- * Pushing an approved change: a commit that has exactly the approved tree. Each try is in the trace before it is made,
- * so that after a crash the remote can be asked for it.
+ * Landing an approved change: a commit that has exactly the approved tree, then the branches of its databases. Each try
+ * is in the trace before it is made, so that after a crash the remote can be asked for it; a round does what earlier
+ * ones have not done, and nothing twice.
  */
 
-import { messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";
-import type { DatabaseResult } from "../databases/evidence.ts";
+import { asKnownError, messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";
 import { resultsText } from "../databases/promote_branches.ts";
 import { commitTree } from "../git/commit.ts";
-import { operatorCredentials } from "../git/credentials.ts";
-import { pushCommit } from "../git/push.ts";
+import { reach } from "../git/credentials.ts";
+import { pushCommit, retryTransient } from "../git/push.ts";
 import { parseRepo } from "../git/repo_url.ts";
-import type { TaskRecord } from "../task/schema.ts";
+import { listRemote } from "../git/remote_refs.ts";
+import { remoteOptions } from "../git/staged_repository.ts";
 import type { Move, Pushed } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
-import { isDataOnly, promoteData } from "./database_stages.ts";
+import { requireBoundCommit } from "./bind.ts";
+import { commitMessage, withDigest } from "./change_text.ts";
+import { isDataOnly, promoteData, requireLandable } from "./database_stages.ts";
 import { changeOf, stagedOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
+import { endOrphanedPush, stagedProblem } from "./restore.ts";
 import { stagePaths } from "./task_paths.ts";
-import { openPullRequest, titleOf } from "./pull_request.ts";
-
-/** Author and committer: the broker, because no person has written the change. */
-const AUTHOR = { name: "taskd", email: "agent@taskd.invalid" } as const;
+import { openPullRequest } from "./pull_request.ts";
 
 /**
- * Pushes the approved change of a task in `pushing`.
+ * One round for an approved change in `pushing`: what the code host does not have yet is pushed, then what the branch
+ * store does not have yet is promoted.
  *
- * @returns The move that follows; it is not made yet.
+ * @returns The move that follows; it is not made yet. Whatever fails, the change is kept and waits.
  */
-export async function pushApproved(deps: EngineDeps, task: Task): Promise<Move> {
+export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> {
+  let { pushed } = task.record;
   try {
-    if (isDataOnly(task.record)) return promotion(await promoteData(deps, task));
-    const pushed = await push(deps, task);
-    const data_note = resultsText(await promoteData(deps, task));
+    const data_only = isDataOnly(task.record);
+    if (!data_only) pushed ??= await arrivedBefore(deps, task);
+    if (pushed === undefined) await requireLandable(deps, task.record);
+    if (!data_only) pushed ??= await push(deps, task);
+    const results = await promoteData(deps, task);
+    const data_note = resultsText(results);
+    if (results.some(({ result }) => result !== "promoted")) return waits(data_note, pushed);
+    if (pushed === undefined) return { from: "pushing", to: "done", outcome: "promoted", reason: data_note };
     const { settings } = deps.resolved;
     if (settings.ci.watch && deps.ci !== undefined && pushed.pull_request !== undefined) {
       return { from: "pushing", to: "awaiting_ci", pushed };
     }
-    return {
-      from: "pushing",
-      to: "done",
-      outcome: "pushed",
-      reason: [`pushed to ${pushed.branch}`, data_note].filter((note) => note !== "").join("; "),
-      pushed,
-    };
-  } catch (error) {
-    if (!(error instanceof TaskdError) || error.code === "internal") {
-      deps.log("error", "defect", `pushing met a defect: ${stackOf(error)}`, { task_id: task.id });
-      return failed("a defect in taskd; the broker's log has its place");
+    const reason = [`pushed to ${pushed.branch}`, data_note].filter((note) => note !== "").join("; ");
+    return { from: "pushing", to: "done", outcome: "pushed", reason, pushed };
+  } catch (thrown) {
+    const error = asKnownError(thrown);
+    if (error === undefined || error.code === "internal") {
+      deps.log("error", "defect", `pushing met a defect: ${stackOf(thrown)}`, { task_id: task.id });
+      return waits("a defect in taskd; the broker's log has its place", pushed);
     }
-    return failed(messageWithHint(error));
+    return waits(messageWithHint(error), pushed);
   }
 }
 
-/** The end of a task that changed nothing but data. */
-function promotion(results: readonly DatabaseResult[]): Move {
-  const reason = resultsText(results);
-  if (results.some(({ result }) => result === "kept")) return failed(reason);
-  return { from: "pushing", to: "done", outcome: "promoted", reason };
+function waits(reason: string, pushed: Pushed | undefined): Move {
+  return pushed === undefined
+    ? { from: "pushing", to: "push_failed", reason }
+    : { from: "pushing", to: "data_waits", reason, pushed };
 }
 
-function failed(reason: string): Move {
-  return { from: "pushing", to: "done", outcome: "push_failed", reason };
+/** What an earlier round has pushed without learning of it, on any of its branches; the last one is the likeliest. */
+async function arrivedBefore(deps: EngineDeps, task: Task): Promise<Pushed | undefined> {
+  const { git, credentials, clock, log, resolved: { settings } } = deps;
+  const { repo, push_attempts } = task.record;
+  if (push_attempts.length === 0) return undefined;
+  await endOrphanedPush({ clock, log }, task);
+  const reached = reach(parseRepo(repo), credentials, "push");
+  const { url } = reached;
+  const attempted = `Cannot see whether the change has arrived at ${url.canonical}`;
+  const names = push_attempts.map(({ branch }) => `refs/heads/${branch}`);
+  const options = remoteOptions(reached, attempted);
+  const limits = { max_retries: settings.push_max_retries, retry_backoff_ms: settings.push_retry_backoff };
+  const { refs } = await retryTransient(git, limits, () => listRemote(git, url, names, options));
+  const there = push_attempts.findLast(({ branch, commit }) => refs.get(`refs/heads/${branch}`) === commit);
+  return there && await withPullRequest(deps, task, there);
 }
 
 async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
-  const { git, credentials, resolved: { settings }, clock, log } = deps;
+  const { git, credentials, resolved: { settings }, log } = deps;
   const { record } = task;
+  const problem = await stagedProblem(deps, task);
+  if (problem !== undefined) throw new TaskdError("corrupt", `Cannot push what was approved: ${problem}`);
   const url = parseRepo(record.repo);
-  const staged = stagedOf(record);
-  const change = changeOf(record);
-  if (staged === undefined || change === undefined || change.diff_sha256 !== record.diff_sha256) {
-    throw new TaskdError("corrupt", "Cannot push: the trace does not say which tree was approved");
-  }
+  const { base_commit } = stagedOf(record)!;
+  const { tree } = changeOf(record)!;
   const { git_dir } = stagePaths(settings.stage_root, task.id);
-  const { base_commit } = staged;
-  const { tree } = change;
   const commit = await commitTree(git, {
     git_dir,
     tree,
     base_commit,
-    message: commitMessage(record),
-    ...AUTHOR,
-    at_ms: clock.now(),
+    message: withDigest(commitMessage(record), record.diff_sha256!),
+    // Of the approval: every round pushes the same commit, so that it can arrive but once.
+    at_ms: Date.parse(record.approval!.at),
   });
+  await requireBoundCommit(git, record, { git_dir, commit, remote: url.clone_url });
   const { branch } = await pushCommit(git, {
-    url,
+    ...reach(url, credentials, "push"),
     git_dir,
     commit,
     tree,
     base_commit,
     task_id: task.id,
-    credentials: operatorCredentials(url, credentials),
     max_retries: settings.push_max_retries,
     retry_backoff_ms: settings.push_retry_backoff,
     fresh_branch_tries: settings.push_fresh_branch_tries,
@@ -100,11 +113,16 @@ async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
     onRetry: ({ branch, reason, message, delay_ms }) =>
       log("warn", "push_retry", `pushing ${branch} again: ${message}`, { task_id: task.id, reason, delay_ms }),
   });
-  const pull_request = await openPullRequest(deps, task, { url, branch, base: staged.base_branch });
-  return { branch, commit, ...(pull_request === undefined ? {} : { pull_request }) };
+  return await withPullRequest(deps, task, { branch, commit });
 }
 
-function commitMessage(record: TaskRecord): string {
-  const trailers = [`Taskd-Task: ${record.id}`, `Taskd-Agent: ${record.agent}`, `Taskd-Diff: ${record.diff_sha256}`];
-  return `${titleOf(record)}\n\n${trailers.join("\n")}\n`;
+/** Opens the pull request of what has arrived, or finds the one that was opened before a crash. */
+async function withPullRequest(
+  deps: EngineDeps,
+  task: Task,
+  { branch, commit }: Pick<Pushed, "branch" | "commit">,
+): Promise<Pushed> {
+  const url = parseRepo(task.record.repo);
+  const pull_request = await openPullRequest(deps, task, { url, branch, base: stagedOf(task.record)?.base_branch });
+  return { branch, commit, ...(pull_request === undefined ? {} : { pull_request }) };
 }

@@ -4,84 +4,61 @@
 
 import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
-import { operatorCredentials } from "../git/credentials.ts";
-import { parseRepo } from "../git/repo_url.ts";
-import { listRemote, remoteOptions } from "../git/staged_repository.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
-import { listProcesses, signalProcess } from "../sandbox/processes.ts";
-import { type Recovered, recoverTask } from "../task/recover.ts";
-import type { PushAttempt } from "../task/schema.ts";
+import type { GitRunOptions } from "../git/git.ts";
+import { endProcesses, listProcesses, type RunningProcess } from "../sandbox/processes.ts";
 import type { Task } from "../task/task.ts";
-import { promoteData } from "./database_stages.ts";
 import { readBytes } from "./kept_files.ts";
-import { changeOf, stagedOf } from "./trace_evidence.ts";
+import { changeOf, isUnbound, stagedOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
-import { openPullRequest } from "./pull_request.ts";
 import { auditPaths, stagedTasks, stagePaths } from "./task_paths.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
-
-/** How often an ended push is looked for, and the time in between. */
-const POLLS = 100;
-const POLL_MS = 50;
-
-/** As {@linkcode recoverTask}, with the remote and what belongs to a push. */
-export async function restoreTask(deps: EngineDeps, task: Task): Promise<Recovered> {
-  const cause = task.record.stage === "pushing" ? await endOrphanedPush(deps, task) : undefined;
-  if (cause !== undefined) return { kind: "undecided", cause };
-  return await recoverTask(task, {
-    watch_ci: deps.resolved.settings.ci.watch && deps.ci !== undefined,
-    wasPushed: (attempt) => wasPushed(deps, task, attempt),
-    arrived: async ({ branch }) => {
-      await promoteData(deps, task);
-      // One that was opened before the crash is found again.
-      const url = parseRepo(task.record.repo);
-      return await openPullRequest(deps, task, { url, branch, base: stagedOf(task.record)?.base_branch });
-    },
-  });
-}
 
 /**
  * Ends a push of the task that has outlived its broker: a look at the remote would miss what it has not done yet.
  *
- * @returns Why the remote cannot be asked yet: the push does not end.
+ * @throws {TaskdError} `unavailable`: the push does not end, so the remote cannot be asked yet.
  */
 export async function endOrphanedPush(
-  { git, clock, log }: Pick<EngineDeps, "git" | "clock" | "log">,
+  { clock, log }: Pick<EngineDeps, "clock" | "log">,
   { id }: Pick<Task, "id">,
   list = listProcesses,
-): Promise<TaskdError | undefined> {
-  const target = new RegExp(`^${RegExp.escape(git.path)} .* push .*:refs/heads/agent/${id}(?:-\\d+)?$`);
+): Promise<void> {
+  // Also of another git than this broker's, or behind the shell that one is written for.
+  const target = new RegExp(`(?:^|/)git .* push .*:refs/heads/agent/${id}(?:-\\d+)?$`);
   try {
-    for (let poll = 0; poll < POLLS; poll++) {
-      const orphans = (await list()).filter(({ command_line }) => target.test(command_line));
-      if (orphans.length === 0) return undefined;
-      // The leader of a group that has git's helpers too.
-      for (const { pid, group } of orphans) signalProcess(group === pid ? -pid : pid, "SIGKILL");
-      await clock.sleep(POLL_MS);
-    }
-    return new TaskdError("unavailable", "Cannot look at the remote: a push of an earlier broker does not end");
+    const pushes = (processes: readonly RunningProcess[]) =>
+      processes.filter(({ command_line }) => target.test(command_line));
+    if (await endProcesses(clock, pushes, { list })) return;
   } catch (error) {
     log("warn", "orphans_unknown", `cannot look for a push of an earlier broker: ${messageOf(error)}`, { task_id: id });
-    return undefined;
+    return;
   }
-}
-
-async function wasPushed({ git, credentials }: EngineDeps, task: Task, attempt: PushAttempt): Promise<boolean> {
-  const url = parseRepo(task.record.repo);
-  const ref = `refs/heads/${attempt.branch}`;
-  const attempted = `Cannot see whether ${attempt.branch} was pushed to ${url.canonical}`;
-  const options = remoteOptions({ url, credentials: operatorCredentials(url, credentials) }, attempted);
-  const { refs } = await listRemote(git, url, [ref], options);
-  return refs.get(ref) === attempt.commit;
+  throw new TaskdError("unavailable", "Cannot look at the remote: a push of an earlier broker does not end");
 }
 
 /** What is missing of a change that waits at the gate; undefined when it could be shown and pushed. */
-export async function gateProblem({ git, resolved }: EngineDeps, task: Task): Promise<string | undefined> {
+export async function gateProblem(deps: EngineDeps, task: Task): Promise<string | undefined> {
+  const problem = await stagedProblem(deps, task);
+  if (problem !== undefined) return problem;
+  try {
+    const shown = await readBytes(auditPaths(deps.resolved.settings.audit_root, task.id).diff);
+    if (sha256Hex(shown) === changeOf(task.record)?.shown_sha256) return undefined;
+    return "the diff that was shown has been changed";
+  } catch (error) {
+    return error instanceof TaskdError ? error.message : fileError(error, "Cannot look at the diff").message;
+  }
+}
+
+export async function stagedProblem(
+  { git, resolved }: Pick<EngineDeps, "git" | "resolved">,
+  task: Task,
+): Promise<string | undefined> {
   const { settings } = resolved;
   const { record } = task;
   const [staged, change] = [stagedOf(record), changeOf(record)];
   if (staged === undefined || change === undefined) return "its trace does not say which tree waits";
-  if (change.diff_sha256 !== record.gate?.diff_sha256) return "its trace names another diff than the gate";
+  if (isUnbound(record)) return "its trace names another diff than the gate";
   const { git_dir } = stagePaths(settings.stage_root, task.id);
   const run = { repository: { git_dir }, attempted: "Cannot look at the staged change" };
   try {
@@ -90,11 +67,26 @@ export async function gateProblem({ git, resolved }: EngineDeps, task: Task): Pr
       const { code } = await git.tryRun(["cat-file", "-e", `${oid}^{${type}}`], run);
       if (code !== 0) return `the staged ${type} ${oid} is gone`;
     }
-    const shown = await readBytes(auditPaths(settings.audit_root, task.id).diff);
-    return sha256Hex(shown) === change.shown_sha256 ? undefined : "the diff that was shown has been changed";
+    return await contentProblem(git, run, { before: `${staged.base_commit}^{tree}`, after: change.tree });
   } catch (error) {
     return error instanceof TaskdError ? error.message : fileError(error, "Cannot look at the staged change").message;
   }
+}
+
+/** Whether each object that the change brings is there and has the content that its name stands for. */
+async function contentProblem(
+  git: EngineDeps["git"],
+  run: GitRunOptions,
+  { before, after }: { before: string; after: string },
+): Promise<string | undefined> {
+  // With --verify-objects git reads and hashes each; of one whose hash is another it only says so.
+  const { code, stderr } = await git.tryRun(
+    ["rev-list", "--objects", "--verify-objects", "--quiet", after, `^${before}`],
+    run,
+  );
+  const said = stderr.split("\n").find((line) => /^(?:error|fatal): /.test(line));
+  if (code === 0 && said === undefined) return undefined;
+  return `a file or folder of the staged change is damaged or gone: ${said ?? `git ended with status ${code}`}`;
 }
 
 /**

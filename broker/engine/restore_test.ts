@@ -1,7 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { Git } from "../git/git.ts";
 import { Engine } from "./engine.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { endOrphanedPush } from "./restore.ts";
@@ -11,10 +10,11 @@ const ID = "a".repeat(32);
 const PID = 2 ** 30;
 
 for (
-  const [what, polls, code] of [
-    ["that has ended lets the remote be asked", 0, undefined],
-    ["that ends late lets the remote be asked", 9, undefined],
-    ["that does not end keeps the remote from being asked", Infinity, "unavailable"],
+  const [what, polls, git, code] of [
+    ["that has ended lets the remote be asked", 0, "/usr/bin/git", undefined],
+    ["that ends late lets the remote be asked", 9, "/usr/bin/git", undefined],
+    ["that does not end keeps the remote from being asked", Infinity, "/usr/bin/git", "unavailable"],
+    ["whose git is a script keeps the remote from being asked", Infinity, "/bin/sh /home/op/bin/git", "unavailable"],
   ] as const
 ) {
   Deno.test(`a push of an earlier broker ${what}`, async () => {
@@ -25,11 +25,12 @@ for (
       clock.advance(ms);
       return slept;
     };
-    const command_line = `/usr/bin/git x push url c:refs/heads/agent/${ID}`;
+    const command_line = `${git} x push url c:refs/heads/agent/${ID}`;
     let polled = 0;
     const list = () => Promise.resolve(polled++ < polls ? [{ pid: PID, group: PID, command_line }] : []);
-    const deps = { git: { path: "/usr/bin/git" } as Git, clock, log: () => {} };
-    assertEquals((await endOrphanedPush(deps, { id: ID }, list))?.code, code);
+    const deps = { clock, log: () => {} };
+    const ended = endOrphanedPush(deps, { id: ID }, list);
+    assertEquals(await ended.then(() => undefined, (error: TaskdError) => error.code), code);
   });
 }
 

@@ -10,11 +10,8 @@ export interface StagePaths {
   root: string;
   /** The git directory; no sandbox ever sees it. */
   git_dir: string;
-  /** The work tree, which the sandbox has. */
   work_dir: string;
-  /** HOME of a container's agent. */
   home_dir: string;
-  /** Copies of the task's databases, which the sandbox has. */
   databases_dir: string;
   /** What the sandbox left of them, while it is looked at. */
   inspected_dir: string;
@@ -36,11 +33,13 @@ export interface AuditPaths {
   diff: string;
   brief: string;
   setup_log: string;
+  /** Trees of hashes over what databases differ in. */
+  trees: string;
 }
 
 export function auditPaths(audit_root: string, id: string): AuditPaths {
   const stem = `${audit_root}/${id}`;
-  return { diff: `${stem}.diff`, brief: `${stem}.brief.json`, setup_log: `${stem}.setup.log` };
+  return { diff: `${stem}.diff`, brief: `${stem}.brief.json`, setup_log: `${stem}.setup.log`, trees: `${stem}.trees` };
 }
 
 /** Ids of tasks that have scratch below `stage_root`; what else lies there is ignored. */

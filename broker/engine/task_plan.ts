@@ -9,23 +9,20 @@ import { parseRequested } from "../databases/requested_databases.ts";
 import { canonicalHost } from "../egress/host_name.ts";
 import { type EgressList, EgressRules } from "../egress/egress_rules.ts";
 import { parseRepo, type RepoUrl } from "../git/repo_url.ts";
-import { isBase } from "../git/staged_repository.ts";
+import { isBase } from "../git/base_ref.ts";
 import { hasSetup } from "./profile/run_setup.ts";
 import type { SandboxRuntimeName } from "../sandbox/runtime.ts";
 import { isLocalName } from "../settings/egress_file.ts";
-import type { Profile, Settings, VendorAuth } from "../settings/settings.ts";
+import { authOf, type Profile, type Settings, type VendorAuth } from "../settings/settings.ts";
 import type { TaskOrigin } from "./engine_deps.ts";
 
-/** A request that may become a task. */
 export interface TaskPlan {
   order: Omit<TaskOrder, "id">;
   url: RepoUrl;
   agent: Agent;
   auth: VendorAuth;
-  /** Undefined when the agent picks. */
   model: string | undefined;
   extra: EgressList;
-  /** With commands to run; undefined where the repository has none. */
   profile: Profile | undefined;
 }
 
@@ -45,11 +42,12 @@ export function planTask(request: SubmitRequest, context: PlanContext): TaskPlan
   const url = parseRepo(request.repo);
   const agent = agentNamed(request.agent ?? settings.default_agent);
   if (request.base !== undefined && !isBase(request.base)) {
-    refuse(`${JSON.stringify(request.base.slice(0, 200))} is no base`, "Give a branch, a tag or a full commit id");
+    refuse(`${JSON.stringify(request.base.slice(0, 200))} is no base`, "Give a branch, a tag or a commit id");
   }
   const model = modelFor(agent, request.model, settings);
   const extra = checkEgress(request.egress_extra ?? []);
-  const profile = profileOf(settings, url);
+  const own = profileOf(settings, url);
+  const profile = hasSetup(own) ? own : undefined;
   checkRuntime(runtime, agent, request, profile);
   parseRequested(request.databases ?? []);
   const { agent: _agent, model: _model, repo: _repo, ...rest } = request;
@@ -60,12 +58,7 @@ export function planTask(request: SubmitRequest, context: PlanContext): TaskPlan
     ...(model === undefined ? {} : { model }),
     ...origin,
   };
-  return { order, url, agent, auth: authOf(settings, agent), model, extra, profile };
-}
-
-function authOf(settings: Settings, agent: Agent): VendorAuth {
-  if (agent.lane === "vendor_a") return settings.vendor_a_auth;
-  return agent.lane === "vendor_b" ? settings.vendor_b_auth : "api_key";
+  return { order, url, agent, auth: authOf(settings, agent.lane), model, extra, profile };
 }
 
 function agentNamed(name: string): Agent {
@@ -112,11 +105,9 @@ function checkEgress(entries: NonNullable<SubmitRequest["egress_extra"]>): Egres
   return list;
 }
 
-function profileOf(settings: Settings, url: RepoUrl): Profile | undefined {
-  const profile = Object.hasOwn(settings.profiles.repos, url.canonical)
-    ? settings.profiles.repos[url.canonical]
-    : undefined;
-  return hasSetup(profile) ? profile : undefined;
+/** The profile of a repository, if there is one. */
+export function profileOf({ profiles: { repos } }: Settings, { canonical }: RepoUrl): Profile | undefined {
+  return Object.hasOwn(repos, canonical) ? repos[canonical] : undefined;
 }
 
 const INSTALL = "Install podman and set `runtime: podman`";

@@ -5,19 +5,16 @@
 
 import * as v from "valibot";
 import { REFUSED_EGRESS, type RefusedEgress, type TaskRecord } from "../task/schema.ts";
-import { SHA256 } from "../task/values.ts";
+import { OID, SHA256 } from "../task/value_schemas.ts";
 
-const oid = v.pipe(v.string(), v.regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/));
-
-/** Evidence `staged`: what the work started from. */
-const STAGED_SCHEMA = v.object({ base_commit: oid, base_branch: v.exactOptional(v.string()) });
+const STAGED_SCHEMA = v.object({ base_commit: OID, base_branch: v.exactOptional(v.string()) });
 export type Staged = v.InferOutput<typeof STAGED_SCHEMA>;
 
-/** Evidence `change`: what the agent did. */
 const CHANGE_SCHEMA = v.object({
-  tree: oid,
-  base_tree: oid,
-  diff_sha256: SHA256,
+  tree: OID,
+  base_tree: OID,
+  /** Of versions up to 0.1.0, whose gates had this digest. */
+  diff_sha256: v.exactOptional(SHA256),
   /** Of the bytes in the diff file, which a person reads. */
   shown_sha256: SHA256,
   /** Of the bytes of the brief, by which a person decides; absent in older traces. */
@@ -35,6 +32,11 @@ export function stagedOf(record: TaskRecord): Staged | undefined {
 /** What the agent did; undefined before it was collected. */
 export function changeOf(record: TaskRecord): Change | undefined {
   return read(CHANGE_SCHEMA, record.evidence.change);
+}
+
+/** Whether the gate's digest is of nothing that the trace has. */
+export function isUnbound(record: TaskRecord): boolean {
+  return record.gate?.binding === undefined && changeOf(record)?.diff_sha256 !== record.diff_sha256;
 }
 
 /** Names that the egress proxy refused, as they stood when the agent ended. */

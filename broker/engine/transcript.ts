@@ -9,8 +9,8 @@
 import { hasCode } from "../../lib/errors.ts";
 import { MAX_OUTPUT_CHARS } from "../task/schema.ts";
 import type { Task } from "../task/task.ts";
+import { plural } from "../../lib/text/plural.ts";
 
-/** What is passed on of an agent's output in all. */
 export const MAX_OUTPUT_BYTES = 8 << 20;
 
 /** Characters that wait for the disk; what comes then is lost. */
@@ -85,7 +85,7 @@ export class Transcript {
     await this.#writing;
     if (this.#failure !== undefined) throw this.#failure.cause;
     if (this.#lost > 0) {
-      await this.#task.append({ type: "note", text: `${this.#lost} lines of output could not be kept` });
+      await this.#task.append({ type: "note", text: `${plural(this.#lost, "line")} of output could not be kept` });
     }
     if (this.#claimed_usd !== undefined) await this.#task.append({ type: "claimed", usd: this.#claimed_usd });
   }

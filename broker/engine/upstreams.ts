@@ -20,7 +20,6 @@ export interface LaneSources {
   resolved: ResolvedSettings;
   home: string;
   env: (name: string) => string | undefined;
-  /** What api-keys.env has. */
   key_file: ReadonlyMap<string, string>;
   clock: Clock;
   log: Log;
@@ -28,7 +27,6 @@ export interface LaneSources {
 
 export interface Lanes {
   upstreams: Partial<Record<Lane, UpstreamOptions>>;
-  /** Texts that no log may show. */
   secrets: string[];
   /**
    * Says what keeps a lane from being paid; undefined when nothing does. A subscription that has expired is renewed.
@@ -38,7 +36,6 @@ export interface Lanes {
   credentialProblem(lane: Lane, auth: VendorAuth): Promise<string | undefined>;
 }
 
-/** Puts the lanes together; throws `invalid_config` for an invalid key. */
 export function openLanes(sources: LaneSources): Lanes {
   const { resolved, home, env, key_file, clock, log } = sources;
   const { settings } = resolved;

@@ -6,6 +6,7 @@ import * as v from "valibot";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { parseJson } from "../../lib/text/json.ts";
 import { type PendingTask, taskLinks, type TaskView } from "../api/wire.ts";
+import { fsyncDirectory } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { gateExpiresIn } from "../task/approval.ts";
 import { type RefusedEgress, type SpendFigures, type TaskRecord, TRUST_BRIEF } from "../task/schema.ts";
@@ -15,7 +16,6 @@ import { changeOf, refusedOf } from "./trace_evidence.ts";
 import { auditPaths } from "./task_paths.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 
-/** What only the running broker knows of a task that is under way. */
 export interface LiveTask {
   spend: SpendFigures | undefined;
   refused_egress: RefusedEgress;
@@ -37,7 +37,6 @@ export async function taskView(tasks: TaskStore, id: string, liveOf: () => LiveT
   };
 }
 
-/** A task at the gate; undefined for one that is elsewhere. */
 export function pendingTask(record: TaskRecord, now_ms: number): PendingTask | undefined {
   const { id, repo, instruction, agent, stage, stage_since, gate, spend, sensitive = false } = record;
   if (stage !== "awaiting_approval" || gate === undefined) return undefined;
@@ -61,7 +60,7 @@ export function pendingTask(record: TaskRecord, now_ms: number): PendingTask | u
 /**
  * The diff or the brief of a task.
  *
- * @throws {TaskdError} `not_found` while there is none; `corrupt` for one that is not what the broker wrote: a person
+ * @throws {TaskdError} `not_found` while there is none; `altered` for one that is not what the broker wrote: a person
  * must not approve what another program has written.
  */
 export async function keptFile(
@@ -83,28 +82,32 @@ export async function keptFile(
         v.is(TRUST_BRIEF, parseJson(bytes))
       : sha256Hex(bytes) === sha256;
     if (intact) return bytes;
-    throw new TaskdError("corrupt", `Cannot show the ${what} of ${id}: ${path} is not what was collected`, {
+    throw new TaskdError("altered", `Cannot show the ${what} of ${id}: ${path} is not what was collected`, {
       hint: "Deny the task, and look at who could write below audit_root",
     });
   } catch (error) {
     if (!hasCode(error, "not_found")) throw error;
     throw new TaskdError("not_found", `Cannot show the ${what} of ${id}: there is none, the task is in ${stage}`, {
-      hint: "There is one once the agent's work has been collected",
+      hint: stage === "done"
+        ? "The task ended before its work was collected: taskd inspect says why"
+        : "There is one once the agent's work has been collected",
     });
   }
 }
 
 export async function pruneTasks(
   tasks: TaskStore,
-  { before_ms, dry_run }: { before_ms: number; dry_run: boolean },
+  { before_ms, dry_run, keep }: { before_ms: number; dry_run: boolean; keep: (task: { queue_id?: string }) => boolean },
 ): Promise<string[]> {
   const old = tasks.list({ stage: "done", limit: Infinity })
-    .filter(({ updated_at }) => Date.parse(updated_at) < before_ms)
+    .filter((task) => Date.parse(task.updated_at) < before_ms && !keep(task))
     .map(({ id }) => id);
   for (const id of dry_run ? [] : old) {
     // The trace last: until it is gone the task can be pruned again.
     for (const path of Object.values(auditPaths(tasks.audit_root, id))) await removeTree(path);
     await tasks.remove(id);
   }
+  // What was reported as removed does not come back.
+  if (!dry_run && old.length > 0) await fsyncDirectory(tasks.audit_root);
   return old;
 }

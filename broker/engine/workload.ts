@@ -14,7 +14,6 @@ import type { EngineDeps } from "./engine_deps.ts";
 import type { StagePaths } from "./task_paths.ts";
 import type { Settings } from "../settings/settings.ts";
 
-/** HOME in a container, where the agent's files are. */
 const AGENT_HOME = "/home/agent";
 /** Processes and threads of a container: compilers and test runners are many. */
 const MAX_PIDS = 1_024;
@@ -23,15 +22,11 @@ export interface WorkloadOf {
   plan: TaskPlan;
   record: TaskRecord;
   paths: StagePaths;
-  /** The task's token for the gateway. */
   token: string;
-  /** URL of the egress proxy, with the task's password. */
   proxy_url: string;
-  /** More that the agent may see. */
   mounts: CommandWorkload["mounts"];
-  /** Variables besides the agent's own, which go before them. */
+  /** Variables beside the agent's own, which go before them. */
   env: Readonly<Record<string, string>>;
-  /** Databases of which it has copies. */
   databases: readonly string[];
 }
 
@@ -80,7 +75,6 @@ export async function sandboxWorkload(
   };
 }
 
-/** The container of a task, also of its setup commands. */
 export function containerOf(
   { platform }: TaskOrder,
   { sandbox_image, network }: Pick<Settings, "sandbox_image" | "network">,

@@ -3,11 +3,11 @@
  * again as it is unpacked, since what was checked has to be what is sent.
  */
 
-import { Buffer } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import { promisify } from "node:util";
 import { gunzip, zstdDecompress } from "node:zlib";
 import { Refusal } from "./refusal.ts";
+import { concat } from "../../lib/concat.ts";
 
 /** Bytes of a body, packed or not: the design's number. */
 export const MAX_BODY_BYTES = 16 << 20;
@@ -38,7 +38,6 @@ export class BodyMemory {
   }
 }
 
-/** Thrown when the client went away before its request was whole. */
 export class ClientGone extends Error {
   override name = "ClientGone";
 }
@@ -73,7 +72,6 @@ export async function readJsonBody(request: IncomingMessage, memory: BodyMemory)
   }
 }
 
-/** Reads and drops what is left of a body, within bounds. */
 export function drainBody(request: IncomingMessage): void {
   if (request.complete) return;
   let size = 0;
@@ -108,7 +106,7 @@ function readBounded(request: IncomingMessage, memory: BodyMemory): Promise<Held
       memory.release(size);
       then();
     };
-    const whole = () => settle(() => resolve(heldBody(parts.length === 1 ? parts[0]! : Buffer.concat(parts), memory)));
+    const whole = () => settle(() => resolve(heldBody(parts.length === 1 ? parts[0]! : concat(parts), memory)));
     const gone = () => settle(() => reject(new ClientGone("The client went away")));
     request.on("data", (part: Uint8Array) => {
       try {

@@ -8,7 +8,7 @@ import { Refusal } from "./refusal.ts";
 Deno.test("the bodies of all tasks together are bounded, and released memory can be reserved again", () => {
   const memory = new BodyMemory();
   for (let held = 0; held < MAX_HELD_BYTES; held += MAX_BODY_BYTES) memory.reserve(MAX_BODY_BYTES);
-  assertEquals(assertThrows(() => memory.reserve(1), Refusal).status, 503);
+  assertEquals(assertThrows(() => memory.reserve(1), Refusal).answer().status, 503);
   memory.release(MAX_BODY_BYTES);
   memory.reserve(MAX_BODY_BYTES);
   assertThrows(() => memory.reserve(1), Refusal);
@@ -23,7 +23,7 @@ Deno.test("a packed body has room for all it can unpack to before it is unpacked
     const memory = new BodyMemory();
     const others = MAX_HELD_BYTES - MAX_BODY_BYTES - packed.length;
     memory.reserve(others + 1);
-    assertEquals((await assertRejects(() => readJsonBody(request(), memory), Refusal)).status, 503);
+    assertEquals((await assertRejects(() => readJsonBody(request(), memory), Refusal)).answer().status, 503);
     memory.release(1);
     await assertRejects(
       () => readJsonBody(request(packed.map((byte) => byte ^ 0xff)), memory),

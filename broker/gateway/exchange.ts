@@ -2,9 +2,8 @@
  * One request on its way: out with the real credential, back as it comes, metered as it
  * passes. However it ends, it is settled once.
  *
- * A client that goes away does not end it. The vendor bills what it generates, so the
- * rest is read to learn the figures, within bounds of time and bytes, and the request
- * stays in flight until then.
+ * A client that goes away does not end it. The vendor bills what it generates, so the rest is read to learn the
+ * figures, within bounds of time and bytes, and the request stays in flight until then.
  */
 
 import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
@@ -20,15 +19,11 @@ import type { MatchedRoute } from "./routes.ts";
 import type { Credential, Upstream } from "./upstream.ts";
 
 export interface ExchangeLimits {
-  /** Until the connection to the vendor stands. */
   connect_ms: number;
   /** From there to the head of the answer; a long thought without a stream takes its time. */
   answer_ms: number;
-  /** Between two parts of an answer. */
   idle_ms: number;
-  /** How long a client may leave its answer unread. */
   stall_ms: number;
-  /** How long an answer is read for a client that went away. */
   drain_ms: number;
   drain_bytes: number;
 }
@@ -67,11 +62,9 @@ export class Exchange {
   #incoming: IncomingMessage | undefined;
   #meter: Meter | undefined;
   #status: number | undefined;
-  /** Whether the vendor may have seen the request. */
   #connected = false;
   #client_gone = false;
   #drained_bytes = 0;
-  /** Ends the wait for an answer. */
   #abort: () => void = () => {};
   #finish: () => void = () => {};
 

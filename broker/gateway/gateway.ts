@@ -1,8 +1,7 @@
 /**
- * The model gateway: the one way from a sandbox to a model's API. A task's token opens
- * it; the real key is added here to outgoing requests, and is in no answer, no log and
- * no error. What passes is listed, read whole and checked before a byte goes out, and
- * metered as it comes back.
+ * The model gateway: the one way from a sandbox to a model's API. A task's token opens it; the real key is added here
+ * to outgoing requests, and is in no answer, no log and no error. What passes is listed, read whole and checked before
+ * a byte goes out, and metered as it comes back.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -24,14 +23,12 @@ import { parseStrictJson } from "./strict_json.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
 import { GATEWAY_PORT } from "../egress/ports.ts";
 
-/** Time for a request's head, and for all of it. */
 const HEADERS_MS = 10_000;
 const REQUEST_MS = 60_000;
-/** How long an idle connection is kept. */
 const KEEP_ALIVE_MS = 60_000;
 /** How often Node checks the two times above; its default of 30 s would make them 40 s and 90 s. */
 const CHECK_MS = 1_000;
-const MAX_CONNECTIONS = 1_024;
+export const MAX_GATEWAY_CONNECTIONS = 1_024;
 /** Of one address, so that no sandbox takes every place. */
 export const MAX_CONNECTIONS_PER_PEER = 256;
 /** How long a client that was refused an upgrade may take to read its answer. */
@@ -41,16 +38,15 @@ export interface GatewayOptions {
   hostname: string;
   /** Default {@linkcode GATEWAY_PORT}; 0 takes any free one. */
   port?: number;
-  /** The lanes that can be leased. */
   upstreams: Partial<Record<Lane, UpstreamOptions>>;
   prices: PriceBook;
-  /** Called after each request of any task. */
+  /** Connections at once, of all tasks; {@linkcode MAX_GATEWAY_CONNECTIONS} by default. */
+  max_connections?: number;
   onSettled?: (lease: GatewayLease, settlement: Settlement) => void;
   /** Receives defects of this program; never a request's content. */
   log?: (line: string) => void;
   clock?: Clock;
   random?: RandomBytes;
-  /** Other bounds, for tests. */
   limits?: Partial<ExchangeLimits>;
   timeouts?: { headers_ms?: number; request_ms?: number };
 }
@@ -69,7 +65,6 @@ export class Gateway {
   readonly #leases = new Map<string, Entry>();
   readonly #deadlines: MovingDeadlines;
   readonly #body_memory = new BodyMemory();
-  /** Connections by the address of their client. */
   readonly #peers = new Map<string, number>();
   /** Connections that Node no longer handles, until they are closed. */
   readonly #detached = new Set<Duplex>();
@@ -90,7 +85,7 @@ export class Gateway {
       keepAliveTimeout: KEEP_ALIVE_MS,
       connectionsCheckingInterval: CHECK_MS,
     }, (request, response) => void this.#serve(request, response));
-    this.#server.maxConnections = MAX_CONNECTIONS;
+    this.#server.maxConnections = options.max_connections ?? MAX_GATEWAY_CONNECTIONS;
     this.#server.on("connection", (socket: Socket) => this.#count(socket));
     this.#server.on(
       "upgrade",
@@ -99,7 +94,6 @@ export class Gateway {
     this.#server.on("clientError", (_error: Error, socket: Socket) => this.#endWith(socket, BAD_REQUEST_ANSWER));
   }
 
-  /** Begins to listen; throws `unavailable`. */
   static async start(options: GatewayOptions): Promise<Gateway> {
     const gateway = new Gateway(options);
     const { hostname, port = GATEWAY_PORT } = options;
@@ -135,12 +129,8 @@ export class Gateway {
       );
     }
     const { lease, token } = TaskLease.create(options, this.#options.random ?? systemRandom);
-    const { task_id, lane, auth } = options;
     const handle: GatewayLease = {
       token,
-      task_id,
-      lane,
-      auth,
       spend: () => lease.spend(),
       end: async () => {
         this.#leases.delete(lease.digest);

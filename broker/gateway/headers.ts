@@ -1,56 +1,28 @@
 /**
- * Which headers pass, and where a task's token may stand. Towards the vendor only a
- * list of names passes: a header can choose who is billed, route around the gateway, or
- * carry a credential. Towards the sandbox everything passes but what belongs to one
- * connection, to cookies, or to the operator's account.
+ * Which headers pass, and where a task's token may stand. Towards the vendor only a list of names passes: a header can
+ * choose who is billed, route around the gateway, or carry a credential. Towards the sandbox everything passes but what
+ * belongs to one connection, to cookies, or to the operator's account.
  */
 
+import { words } from "../../lib/text/words.ts";
 import { Refusal } from "./refusal.ts";
 
 /** Header values as Node gives them, names in lower case. */
 export type HeaderMap = Readonly<Record<string, string | string[] | undefined>>;
 
-/** Headers of requests that pass as they are. */
-const REQUEST_HEADERS: ReadonlySet<string> = new Set([
-  "accept",
-  "accept-language",
-  "anthropic-beta",
-  "anthropic-dangerous-direct-browser-access",
-  "anthropic-version",
-  "conversation_id",
-  "idempotency-key",
-  "openai-beta",
-  "originator",
-  "session_id",
-  "user-agent",
-  "x-app",
-  "x-client-request-id",
-  "x-goog-api-client",
-  "x-request-id",
-]);
+const REQUEST_HEADERS: ReadonlySet<string> = new Set(words(`
+  accept accept-language anthropic-beta anthropic-dangerous-direct-browser-access anthropic-version conversation_id
+  idempotency-key openai-beta originator session_id user-agent x-app x-client-request-id x-goog-api-client
+  x-request-id
+`));
 const REQUEST_PREFIXES: readonly string[] = ["x-stainless-", "x-codex-"];
 
-const DROPPED_FROM_ANSWERS: ReadonlySet<string> = new Set([
-  "alt-svc",
-  "anthropic-organization-id",
-  "connection",
-  "content-length",
-  "keep-alive",
-  "openai-organization",
-  "openai-project",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "proxy-connection",
-  "set-cookie",
-  "set-cookie2",
-  "strict-transport-security",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
+const DROPPED_FROM_ANSWERS: ReadonlySet<string> = new Set(words(`
+  alt-svc anthropic-organization-id connection content-length keep-alive openai-organization openai-project
+  proxy-authenticate proxy-authorization proxy-connection set-cookie set-cookie2 strict-transport-security te trailer
+  transfer-encoding upgrade
+`));
 
-/** The headers of a client's request that go to the vendor. */
 export function requestHeaders(headers: HeaderMap): Record<string, string> {
   const named = connectionNames(headers);
   const passed: Record<string, string> = {};
@@ -62,7 +34,6 @@ export function requestHeaders(headers: HeaderMap): Record<string, string> {
   return passed;
 }
 
-/** The headers of a vendor's answer that go to the client. */
 export function answerHeaders(headers: HeaderMap): Record<string, string | string[]> {
   const named = connectionNames(headers);
   const passed: Record<string, string | string[]> = {};

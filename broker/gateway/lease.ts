@@ -1,15 +1,14 @@
 /**
  * One task's right to use the gateway: its token, its caps and what it has spent.
  *
- * Checking and claiming happen in one turn of the event loop, so that no burst gets
- * past a cap, and every claim is settled exactly once, however its request ends.
- * The budget is soft: it is checked when a request begins and never ends a running
- * one, so that at most the requests in flight overshoot it.
+ * Checking and claiming happen in one turn of the event loop, so that no burst gets past a cap, and every claim is
+ * settled exactly once, however its request ends. The budget is soft: it is checked when a request begins and never
+ * ends a running one, so that at most the requests in flight overshoot it.
  */
 
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Lane } from "../agents.ts";
-import { isBeyond, isSpent } from "./usd_limit.ts";
+import { isBeyond, isSpent, usdText } from "./usd_limit.ts";
 import { type Metered, totalInput } from "./metering/usage.ts";
 import type { RouteRow } from "./routes.ts";
 import { Refusal } from "./refusal.ts";
@@ -61,79 +60,42 @@ export interface Settlement {
   lane: Lane;
   auth: AuthMode;
   route: RouteRow["name"];
-  /** As it was asked for. */
   model: string | undefined;
   /** The vendor's status; undefined when there was none. */
   status: number | undefined;
   ending: Ending;
-  /** What it cost, as far as that is known. */
   usd: number;
-  /** Whether `usd` cannot be believed to be all. */
   unmetered: boolean;
   metered: Metered | undefined;
   duration_ms: number;
 }
 
 /** A claim on a lease, from the arrival of a request to its settlement. */
-export class Claim {
-  readonly #lease: TaskLease;
-  #reserved_usd = 0;
-  #sent = false;
-  #settled = false;
-
-  /** Made by {@linkcode TaskLease.claim} alone. */
-  constructor(lease: TaskLease) {
-    this.#lease = lease;
-  }
-
+export interface Claim {
+  readonly settled: boolean;
   /** Reserves what a request of a priced model may cost; throws a refusal when the budget has no room for it. */
-  reserve(): void {
-    this.#reserved_usd = this.#lease.reserve();
-  }
-
+  reserve(): void;
   /** From now on the request counts, however it ends. */
-  markSent(): void {
-    this.#sent = true;
-  }
-
+  markSent(): void;
   /** Ends the claim and books the settlement; a second call does nothing. */
-  settle(settlement: Settlement): void {
-    if (this.#settled) return;
-    this.#settled = true;
-    this.#lease.book(this.#reserved_usd, settlement);
-  }
-
+  settle(settlement: Settlement): void;
   /** Ends the claim of a request that never went out; does nothing after {@linkcode settle} or {@linkcode markSent}. */
-  withdraw(): void {
-    if (this.#settled || this.#sent) return;
-    this.#settled = true;
-    this.#lease.withdraw(this.#reserved_usd);
-  }
-
-  get settled(): boolean {
-    return this.#settled;
-  }
+  withdraw(): void;
 }
 
-/** A lease as its holder sees it. */
 export interface GatewayLease {
   /** The task's secret; the gateway keeps only its digest. */
   readonly token: string;
-  readonly task_id: string;
-  readonly lane: Lane;
-  readonly auth: AuthMode;
   spend(): Spend;
   /** Refuses what comes later, cuts the clients off, waits until everything is settled and gives the final figures. */
   end(): Promise<Spend>;
 }
 
-/** A lease as the gateway keeps it. */
 export class TaskLease {
   readonly options: LeaseOptions;
   readonly allow_tools: ReadonlySet<string>;
   /** SHA-256 of the token, in hex. */
   readonly digest: string;
-  /** Cuts the clients off when the lease ends. */
   readonly ending: AbortController = new AbortController();
   readonly #idle: (() => void)[] = [];
   #usd = 0;
@@ -169,7 +131,7 @@ export class TaskLease {
     if (auth === "api_key" && this.#usd > 0 && isSpent(this.#usd, budget_usd)) {
       throw new Refusal(
         "budget_exhausted",
-        `The task has spent ${dollars(this.#usd)} of ${dollars(budget_usd)}; raise task_budget_usd`,
+        `The task has spent ${usdText(this.#usd)} of ${usdText(budget_usd)}; raise task_budget_usd`,
       );
     }
     if (max_inflight > 0 && this.#in_flight >= max_inflight) {
@@ -180,11 +142,35 @@ export class TaskLease {
     }
     this.#requests++;
     this.#in_flight++;
-    return new Claim(this);
+    return this.#place();
   }
 
-  /** Takes a priced request's reservation; for {@linkcode Claim}. */
-  reserve(): number {
+  #place(): Claim {
+    let reserved_usd = 0;
+    let is_sent = false;
+    let is_settled = false;
+    return {
+      get settled() {
+        return is_settled;
+      },
+      reserve: () => void (reserved_usd = this.#reserve()),
+      markSent: () => void (is_sent = true),
+      settle: (settlement) => {
+        if (is_settled) return;
+        is_settled = true;
+        this.#book(settlement);
+        this.#leave(reserved_usd);
+      },
+      withdraw: () => {
+        if (is_settled || is_sent) return;
+        is_settled = true;
+        this.#requests--;
+        this.#leave(reserved_usd);
+      },
+    };
+  }
+
+  #reserve(): number {
     const { auth, budget_usd, max_request_cost_usd } = this.options;
     if (auth === "subscription") return 0;
     if (budget_usd <= 0) {
@@ -193,8 +179,8 @@ export class TaskLease {
     if (max_request_cost_usd <= 0) return 0;
     const committed = this.#usd + this.#reserved_usd;
     if (isBeyond(committed + max_request_cost_usd, budget_usd)) {
-      const sum = `${dollars(this.#usd)} spent, ${dollars(this.#reserved_usd)} reserved by running requests and ` +
-        `${dollars(max_request_cost_usd)} for this one exceed ${dollars(budget_usd)}`;
+      const sum = `${usdText(this.#usd)} spent, ${usdText(this.#reserved_usd)} reserved by running requests and ` +
+        `${usdText(max_request_cost_usd)} for this one exceed ${usdText(budget_usd)}`;
       // What others reserved may yet be freed.
       if (this.#reserved_usd > 0) throw new Refusal("in_flight_cap", `${sum}; wait for them`);
       throw new Refusal("budget_exhausted", `${sum}; raise task_budget_usd or lower max_request_cost_usd`);
@@ -203,23 +189,15 @@ export class TaskLease {
     return max_request_cost_usd;
   }
 
-  /** Books a settlement; for {@linkcode Claim}. */
-  book(reserved_usd: number, settlement: Settlement): void {
+  #book({ usd, unmetered, metered }: Settlement): void {
     // A sum that is once not a number stays so, and no budget would limit it.
-    const known = Number.isFinite(settlement.usd) && settlement.usd >= 0;
-    if (known) this.#usd += settlement.usd;
-    if (settlement.unmetered || !known) this.#unmetered++;
-    for (const { usage } of settlement.metered?.used ?? []) {
+    const known = Number.isFinite(usd) && usd >= 0;
+    if (known) this.#usd += usd;
+    if (unmetered || !known) this.#unmetered++;
+    for (const { usage } of metered?.used ?? []) {
       this.#input_tokens += totalInput(usage);
       this.#output_tokens += usage.output_tokens;
     }
-    this.#leave(reserved_usd);
-  }
-
-  /** Undoes a claim whose request never went out; for {@linkcode Claim}. */
-  withdraw(reserved_usd: number): void {
-    this.#requests--;
-    this.#leave(reserved_usd);
   }
 
   spend(): Spend {
@@ -234,7 +212,6 @@ export class TaskLease {
     };
   }
 
-  /** Resolves once nothing is in flight. */
   idle(): Promise<void> {
     return this.#in_flight === 0 ? Promise.resolve() : new Promise((resolve) => this.#idle.push(resolve));
   }
@@ -248,8 +225,4 @@ export class TaskLease {
 /** The digest under which a token is looked up: the time of a lookup reveals nothing about the token. */
 export function tokenDigest(token: string): string {
   return sha256Hex(token);
-}
-
-function dollars(usd: number): string {
-  return `$${usd.toFixed(usd > 0 && usd < 0.01 ? 6 : 2)}`;
 }

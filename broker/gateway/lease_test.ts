@@ -110,7 +110,7 @@ Deno.test("a lease that ends admits nothing, and is idle once what runs has sett
   assert(/^taskd-[0-9a-f]{64}$/.test(token) && !Deno.inspect(lease).includes(token));
   const claim = lease.claim();
   lease.ending.abort();
-  assertEquals(assertThrows(() => lease.claim(), Refusal).status, 401);
+  assertEquals(assertThrows(() => lease.claim(), Refusal).answer().status, 401);
   let idle = false;
   const waiting = lease.idle().then(() => idle = true);
   assertEquals(idle, false);

@@ -2,10 +2,9 @@
  * What tokens cost. The rows are data (broker/gateway/prices.json, dated), and a row can be
  * added or overridden from a file of the same form.
  *
- * A model of a vendor's lane always has a price, never nothing: a name that is not
- * listed is looked up without its date, without its provider, by the longest listed
- * prefix, and at last costs what the dearest of its family costs. Only a self-hosted
- * endpoint can have models without a price.
+ * A model of a vendor's lane always has a price, never nothing: a name that is not listed is looked up without its
+ * date, without its provider, by the longest listed prefix, and at last costs what the dearest of its family costs.
+ * Only a self-hosted endpoint can have models without a price.
  */
 
 import * as v from "valibot";
@@ -13,8 +12,8 @@ import { TaskdError } from "../../lib/errors.ts";
 import type { Lane } from "../agents.ts";
 import builtin from "./prices.json" with { type: "json" };
 import { type Metered, totalInput, type Usage } from "./metering/usage.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
-/** A vendor whose prices are in the file. */
 export type PricedLane = Exclude<Lane, "compat">;
 
 const usd = v.pipe(v.number(), v.finite(), v.minValue(0));
@@ -70,12 +69,8 @@ const TIER_FACTORS: ReadonlyMap<string, number> = new Map([["priority", 2.5], ["
 
 /** Reads a price file; throws `corrupt`, naming the place. `name` is for the message. */
 export function parsePriceFile(text: string, name: string): PriceFile {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (cause) {
-    throw new TaskdError("corrupt", `Cannot read prices from ${name}: it is not JSON`, { cause });
-  }
+  const json = parseJson(text);
+  if (json === undefined) throw new TaskdError("corrupt", `Cannot read prices from ${name}: it is not JSON`);
   const result = v.safeParse(FileSchema, json);
   if (result.success) return result.output;
   const issue = result.issues[0];
@@ -178,7 +173,6 @@ function highestRates(rows: readonly Rates[]): Required<Rates> {
   };
 }
 
-/** What tokens cost at a price, in USD. */
 export function cost(price: TokenPrice, usage: Usage): number {
   const long = price.long_context;
   const rate = long && totalInput(usage) > long.above ? long : price;
@@ -202,7 +196,6 @@ function byModel(rows: readonly PriceRow[], overrides: readonly PriceRow[]): Map
   return map;
 }
 
-/** The names under which a model is looked up, in order. */
 function spellings(model: string): [string, PriceMatch][] {
   const name = model.toLowerCase();
   const undated = withoutDate(name);

@@ -6,6 +6,7 @@
 
 import { Buffer } from "node:buffer";
 import { hideSecrets, secretRanges } from "../../lib/text/secrets.ts";
+import { concat } from "../../lib/concat.ts";
 
 const BLOT = 0x2a;
 const NOTHING = Buffer.alloc(0);
@@ -15,7 +16,6 @@ export class Redactor {
   /** The end of what came, as it came and as it passes: a secret may begin in another one's end. */
   #held: { raw: Buffer; clean: Buffer } = { raw: NOTHING, clean: NOTHING };
 
-  /** Looks for each of `secrets`; empty ones are ignored. */
   constructor(secrets: readonly string[]) {
     this.#secrets = secrets.filter((secret) => secret !== "").map((secret) => Buffer.from(secret));
   }
@@ -24,9 +24,9 @@ export class Redactor {
   push(bytes: Uint8Array): Uint8Array {
     const came = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const { raw, clean } = this.#held;
-    const buffer = raw.length === 0 ? came : Buffer.concat([raw, came]);
+    const buffer = raw.length === 0 ? came : joined(raw, came);
     const ranges = secretRanges(buffer, this.#secrets);
-    const shown = ranges.length === 0 && raw.length === 0 ? came : Buffer.concat([clean, came]);
+    const shown = ranges.length === 0 && raw.length === 0 ? came : joined(clean, came);
     for (const [start, end] of ranges) shown.fill(BLOT, start, end);
     const passing = buffer.length - this.#beginning(buffer);
     if (passing === buffer.length) this.#held = { raw: NOTHING, clean: NOTHING };
@@ -56,10 +56,14 @@ export class Redactor {
   }
 }
 
-/** Whether all that follows in `buffer` is the beginning of `secret`. */
 function beginsAt(buffer: Buffer, at: number, secret: Buffer): boolean {
   for (let offset = 0; at + offset < buffer.length; offset++) {
     if (buffer[at + offset] !== secret[offset]) return false;
   }
   return true;
+}
+
+/** A copy of both, as the type that can be searched. */
+function joined(first: Uint8Array, second: Uint8Array): Buffer {
+  return Buffer.from(concat([first, second]).buffer);
 }

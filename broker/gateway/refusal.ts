@@ -51,10 +51,6 @@ export class Refusal extends Error {
     this.field = field;
   }
 
-  get status(): number {
-    return REFUSALS[this.code][0];
-  }
-
   answer(): { status: number; headers: Record<string, string>; body: string } {
     const [status, title] = REFUSALS[this.code];
     const body = `${

@@ -1,7 +1,6 @@
 /**
- * The routes of each lane: an exact list, matched on the request line as it came. What
- * is not on it is refused before anything else is checked: batches, files,
- * fine-tuning, escaped slashes, dots, and a key in the query.
+ * The routes of each lane: an exact list, matched on the request line as it came. What is not on it is refused before
+ * anything else is checked: batches, files, fine-tuning, escaped slashes, dots, and a key in the query.
  */
 
 import type { Lane } from "../agents.ts";
@@ -9,7 +8,6 @@ import type { UsageForm } from "./metering/meter.ts";
 import { Refusal } from "./refusal.ts";
 
 export interface RouteRow {
-  /** Its name in reports. */
   name: "messages" | "count_tokens" | "models" | "chat" | "responses" | "generate" | "stream" | "model";
   method: "GET" | "POST";
   /** The whole path. A group `model` is the model's name. */
@@ -52,7 +50,6 @@ export const ROUTES: Readonly<Record<Lane, readonly RouteRow[]>> = {
 export interface MatchedRoute {
   row: RouteRow;
   path: string;
-  /** Query with its question mark, or empty. */
   query: string;
   model: string | undefined;
 }

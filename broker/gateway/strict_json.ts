@@ -1,7 +1,6 @@
 /**
- * JSON that can be read in one way only. Two parsers may pick different values of a
- * duplicate key, and what the gateway checked would not be what the vendor reads; so
- * duplicates are refused at any depth, however the keys are escaped.
+ * JSON that can be read in one way only. Two parsers may pick different values of a duplicate key, and what the gateway
+ * checked would not be what the vendor reads; so duplicates are refused at any depth, however the keys are escaped.
  */
 
 import { Refusal } from "./refusal.ts";
@@ -29,7 +28,6 @@ export function parseStrictJson(bytes: Uint8Array): unknown {
   return value;
 }
 
-/** Looks for duplicate keys in text that is known to be JSON. */
 function refuseDuplicates(text: string): void {
   // The keys of the open objects; undefined for an open array.
   const open: (Set<string> | undefined)[] = [];

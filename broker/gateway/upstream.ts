@@ -12,14 +12,12 @@ import type { AuthMode } from "./lease.ts";
 import { Refusal } from "./refusal.ts";
 import { type MatchedRoute, upstreamPath } from "./routes.ts";
 
-/** A secret and the headers that go with it. */
 export interface Credential {
   secret: string;
   /** Headers that the vendor requires beside it, such as an account id; `anthropic-beta` is added to the client's. */
   headers?: Readonly<Record<string, string>>;
 }
 
-/** Where a subscription's bearer comes from. */
 export interface TokenSource {
   current(): Promise<Credential>;
   /** A new one, after the vendor refused `rejected`. Called once per request at most. */
@@ -53,7 +51,6 @@ export class Upstream {
     "https:": new HttpsAgent({ keepAlive: true, maxFreeSockets: MAX_IDLE_CONNECTIONS, timeout: IDLE_CONNECTION_MS }),
   };
 
-  /** Throws `invalid_request` for an invalid address. */
   constructor(lane: Lane, options: UpstreamOptions) {
     this.#lane = lane;
     this.#options = options;
@@ -66,13 +63,11 @@ export class Upstream {
     return auth === "api_key" ? this.#options.api_key !== undefined : this.#options.subscription !== undefined;
   }
 
-  /** The credential to begin with. */
   async credential(auth: AuthMode): Promise<Credential> {
     if (auth === "api_key") return { secret: this.#options.api_key ?? "" };
     return await this.#renewal((source) => source.current());
   }
 
-  /** Another credential of the subscription, after `rejected`. */
   renewed(rejected: Credential): Promise<Credential> {
     return this.#renewal((source) => source.renew(rejected));
   }

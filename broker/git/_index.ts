@@ -8,7 +8,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { removeIfPresent } from "../../lib/fs.ts";
-import { hasGitComponent, isUtf8, joinRecords, pathText, type RawPath, rawPath, splitRecords } from "./_records.ts";
+import { hasGitComponent, isUtf8, joinRecords, pathText, type RawPath, splitRecords } from "./_records.ts";
 import type { Scan } from "./_scan.ts";
 import type { Git, GitRepository, GitRunOptions } from "./git.ts";
 import { GITLINK, SYMLINK } from "./file_modes.ts";
@@ -18,6 +18,8 @@ export interface BuiltTree {
   paths: RawPath[];
   /** Paths of the work tree that were left out, because they lie in a `.git` or would be read as one. */
   omitted: RawPath[];
+  /** Paths that were left out for their size; what the base has there stays. */
+  left_out: RawPath[];
 }
 
 const ATTEMPTED = "Cannot collect the changes";
@@ -46,7 +48,7 @@ export async function buildTree(
     const options = { ...run, repository, attempted: ATTEMPTED, stdin };
     return (await git.run(args, options)).stdout;
   };
-  const special = new Set(scan.special.map(rawPath));
+  const special = new Set(scan.special);
 
   // Left by a run that was killed; only this task's broker works here.
   for (const name of ["index.lock", "facts.index.lock"]) removeIfPresent(`${git_dir}/${name}`);
@@ -57,8 +59,9 @@ export async function buildTree(
   const gitlinks = splitRecords(await call(["ls-files", "-s", "-z"])).flatMap(parseStaged)
     .filter(({ mode }) => mode === GITLINK);
   const { gone, changed } = sorted(splitRecords(await call(["diff-files", "--raw", "-z", "--no-renames"])), special);
+  const { too_large } = scan;
   const omitted = changed.filter(isRefused).map(({ path }) => path);
-  const edited = changed.filter((change) => !isRefused(change)).map(({ path }) => path);
+  const edited = changed.filter((change) => !isRefused(change) && !too_large.has(change.path)).map(({ path }) => path);
   // Deleted paths go before anything takes their place; submodules go too, so that git never reads one.
   await call(
     ["update-index", "-z", "--index-info"],
@@ -66,7 +69,7 @@ export async function buildTree(
   );
 
   const others = await listOthers(git, { ...run, repository, attempted: ATTEMPTED });
-  const added = others.filter((path) => !special.has(path) && !hasGitComponent(path));
+  const added = others.filter((path) => !special.has(path) && !too_large.has(path) && !hasGitComponent(path));
   omitted.push(...others.filter(hasGitComponent));
   await call(["update-index", "--add", "--replace", "-z", "--stdin"], joinRecords([...edited, ...added]));
 
@@ -81,7 +84,8 @@ export async function buildTree(
   // What git skipped with a warning, such as a link named .gitmodules.
   omitted.push(...added.filter((path) => !present.has(path)));
   const tree = new TextDecoder().decode(await call(["write-tree"])).trim();
-  return { tree, paths, omitted };
+  const left_out = [...changed.map(({ path }) => path), ...others].filter((path) => too_large.has(path)).sort();
+  return { tree, paths, omitted, left_out };
 }
 
 function parseStaged(record: string): { mode: string; oid: string; path: RawPath }[] {

@@ -4,7 +4,10 @@
  */
 
 import { Buffer } from "node:buffer";
+import { pathText } from "../../lib/text/characters.ts";
 import { hasGitName } from "../../lib/text/git_name.ts";
+
+export { pathText };
 
 /** A path of git with one character (U+0000 to U+00FF) per byte. */
 export type RawPath = string;
@@ -30,12 +33,6 @@ const ASCII = /^[\u0000-\u007f]*$/;
 /** Whether raw text is ASCII, as nearly every path is: it needs no decoding. */
 export function isAscii(raw: string): boolean {
   return ASCII.test(raw);
-}
-
-/** The path as text; bytes that are no UTF-8 become U+FFFD. */
-export function pathText(raw: RawPath): string {
-  if (isAscii(raw)) return raw;
-  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytesOf(raw));
 }
 
 /** Whether a path is UTF-8: only such paths can be handed to the file system here. */

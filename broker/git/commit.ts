@@ -2,6 +2,7 @@
  * The commit that is pushed: it has the approved tree, or it is not made.
  */
 
+import { createHash } from "node:crypto";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Git } from "./git.ts";
 
@@ -12,14 +13,14 @@ export interface CommitOptions {
   /** Its only parent. */
   base_commit: string;
   message: string;
-  name: string;
-  email: string;
   /** Wall-clock milliseconds since 1970. */
   at_ms: number;
   signal?: AbortSignal | undefined;
 }
 
 const ATTEMPTED = "Cannot commit the changes";
+/** Author and committer: the broker, because no person has written the change. */
+const [NAME, EMAIL] = ["taskd", "agent@taskd.invalid"];
 
 /**
  * Makes a commit object; no branch moves.
@@ -29,18 +30,16 @@ const ATTEMPTED = "Cannot commit the changes";
 export async function commitTree(git: Git, options: CommitOptions): Promise<string> {
   const { git_dir, tree, base_commit, message, at_ms, signal } = options;
   const run = { repository: { git_dir }, attempted: ATTEMPTED, signal };
-  const [name, email] = [identity(options.name), identity(options.email)];
-  const date = `@${Math.floor(at_ms / 1_000)} +0000`;
+  const date = `@${seconds(at_ms)} +0000`;
   const commit = await git.text(["commit-tree", tree, "-p", base_commit, "-F", "-"], {
     ...run,
-    // A commit ends at a NUL to many readers.
-    stdin: new TextEncoder().encode(message.replaceAll("\0", "").toWellFormed()),
+    stdin: new TextEncoder().encode(plain(message)),
     env: {
-      GIT_AUTHOR_NAME: name,
-      GIT_AUTHOR_EMAIL: email,
+      GIT_AUTHOR_NAME: NAME,
+      GIT_AUTHOR_EMAIL: EMAIL,
       GIT_AUTHOR_DATE: date,
-      GIT_COMMITTER_NAME: name,
-      GIT_COMMITTER_EMAIL: email,
+      GIT_COMMITTER_NAME: NAME,
+      GIT_COMMITTER_EMAIL: EMAIL,
       GIT_COMMITTER_DATE: date,
     },
   });
@@ -67,8 +66,23 @@ export async function verifyCommit(
   });
 }
 
-/** Removes control characters and angle brackets, at which git would cut a name. */
-function identity(text: string): string {
-  // deno-lint-ignore no-control-regex
-  return text.replace(/[\u0000-\u001f\u007f<>]/g, "").trim() || "taskd";
+/** The id of the commit that {@linkcode commitTree} makes of the same, without a repository. */
+export function commitId(
+  { tree, base_commit, message, at_ms }: Pick<CommitOptions, "tree" | "base_commit" | "message" | "at_ms">,
+): string {
+  const person = `${NAME} <${EMAIL}> ${seconds(at_ms)} +0000`;
+  const head = `tree ${tree}\nparent ${base_commit}\nauthor ${person}\ncommitter ${person}\n\n`;
+  const content = new TextEncoder().encode(head + plain(message));
+  // Ids of git are as long as its digest: 160 or 256 bits.
+  return createHash(tree.length === 40 ? "sha1" : "sha256").update(`commit ${content.length}\0`).update(content)
+    .digest("hex");
+}
+
+function seconds(at_ms: number): number {
+  return Math.floor(at_ms / 1_000);
+}
+
+/** A commit ends at a NUL to many readers. */
+function plain(message: string): string {
+  return message.replaceAll("\0", "").toWellFormed();
 }

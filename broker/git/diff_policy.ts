@@ -8,6 +8,7 @@ import type { FileChange } from "./file_change.ts";
 import { FLAG_CATEGORIES, type FlagCategory } from "./flags.ts";
 import { compileGlob } from "./glob.ts";
 import { GITLINK, SYMLINK } from "./file_modes.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 /** The `diff_policy` block of config.yaml. */
 export interface DiffPolicy {
@@ -23,7 +24,9 @@ export interface DiffPolicy {
 
 export type Violation =
   | { rule: "max_files_changed" | "max_lines_changed"; limit: number; found: number; message: string }
-  | { rule: "blocked_paths"; glob: string; paths: string[]; found: number; message: string };
+  | { rule: "blocked_paths"; glob: string; paths: string[]; found: number; message: string }
+  /** Of a profile, on a database. */
+  | { rule: "checks"; check: string; message: string };
 
 /** What has to be acknowledged by its name. */
 export interface SecondLook {
@@ -48,8 +51,8 @@ const STANDS_FOR_MORE = new Set<string>([SYMLINK, GITLINK]);
 export function evaluateDiffPolicy(policy: DiffPolicy, facts: DiffFacts): PolicyVerdict {
   const { max_files_changed, max_lines_changed } = policy;
   const blocked: Violation[] = [
-    ...over("max_files_changed", max_files_changed, facts.files_changed, "files changed"),
-    ...over("max_lines_changed", max_lines_changed, facts.lines_changed, "lines added and deleted"),
+    ...over("max_files_changed", max_files_changed, facts.files_changed, "files changed", facts),
+    ...over("max_lines_changed", max_lines_changed, facts.lines_changed, "lines added and deleted", facts),
   ];
   for (const glob of policy.blocked_paths) {
     const paths = touched(glob, facts);
@@ -65,10 +68,21 @@ function over(
   limit: number,
   found: number,
   what: string,
+  facts: DiffFacts,
 ): Violation[] {
-  return limit === 0 || found <= limit
-    ? []
-    : [{ rule, limit, found, message: `${found} ${what}, and ${rule} is ${limit}` }];
+  if (limit === 0 || found <= limit) return [];
+  return [{ rule, limit, found, message: `${found} ${what}, and ${rule} is ${limit}${movesText(rule, facts)}` }];
+}
+
+/** What renames and copies have added to a count. */
+function movesText(rule: string, { files }: DiffFacts): string {
+  const moved = files.filter(({ from }) => from !== undefined);
+  if (moved.length === 0) return "";
+  const renamed = new Set(moved.flatMap(({ from }) => from!.kind === "renamed" ? [from!.path] : []));
+  const counted = [...moved, ...files.filter(({ path, status }) => status === "deleted" && renamed.has(path))];
+  const lines = counted.reduce((sum, { added, deleted }) => sum + added + deleted, 0);
+  const share = rule === "max_lines_changed" ? `${lines} of the lines are` : `${counted.length} of the files are`;
+  return `; ${share} of ${plural(moved.length, "rename")} and copies, which count as removals and additions`;
 }
 
 function touched(glob: string, { files }: DiffFacts): string[] {

@@ -20,7 +20,7 @@ function facts(files: Partial<FileChange>[], flags: Flag[] = []): DiffFacts {
     ...file,
   }));
   const lines_changed = whole.reduce((sum, { added, deleted }) => sum + added + deleted, 0);
-  const ids = { base_commit: "c", base_tree: "t", tree: "u", diff_sha256: "d" };
+  const ids = { base_commit: "c", base_tree: "t", tree: "u", change_sha256: "d" };
   return { ...ids, files: whole, files_changed: whole.length, lines_changed, flags };
 }
 
@@ -42,6 +42,25 @@ Deno.test("caps block above their number, and 0 is no cap", () => {
       found: 6,
       message: "6 lines added and deleted, and max_lines_changed is 5",
     },
+  ]);
+});
+
+Deno.test("a cap that a rename meets goes by both paths, and says so", () => {
+  const from = { kind: "renamed", path: "old.ts", similarity: 98 } as const;
+  const copy = { kind: "copied", path: "kept.ts", similarity: 100 } as const;
+  const change = facts([
+    { path: "new.ts", status: "added", added: 100, from },
+    { path: "old.ts", status: "deleted", added: 0, deleted: 101 },
+    { path: "other.ts", status: "added", added: 7, from: copy },
+    { path: "kept.ts", added: 1 },
+  ]);
+  const policy = { ...OPEN, max_files_changed: 3, max_lines_changed: 200, blocked_paths: ["old.ts"] };
+  assertEquals(evaluateDiffPolicy(policy, change).blocked.map(({ message }) => message), [
+    "4 files changed, and max_files_changed is 3; 3 of the files are of 2 renames and copies, which count as removals " +
+    "and additions",
+    "209 lines added and deleted, and max_lines_changed is 200; 208 of the lines are of 2 renames and copies, which " +
+    "count as removals and additions",
+    "1 changed path matches old.ts",
   ]);
 });
 

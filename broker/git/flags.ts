@@ -1,33 +1,43 @@
 /**
  * What a careful reviewer needs to see: one table of categories, and the rules by which a change falls into one.
  *
- * Each category that occurs has to be acknowledged for an approval. Rules on names go by the base name or the whole
- * path, in lower case, wherever in the repository: too many flags cost attention, a missing one may cost more.
+ * Each category that occurs has to be acknowledged for an approval. The table of names is watched_names.ts.
  */
 
+import { nameOddity } from "../../lib/text/characters.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { contentKind } from "./content_kind.ts";
 import type { FileChange } from "./file_change.ts";
 import { EXECUTABLE, GITLINK, SYMLINK } from "./file_modes.ts";
+import { pathText as utf8 } from "./_records.ts";
+import { isCredentials, watchedNames } from "./watched_names.ts";
 
 export const FLAG_CATEGORIES = {
   nested_git: "a repository inside the work tree, or a name that some system reads as .git; left out of the change",
+  bare_repository: "a folder that git takes for a repository, with settings and hooks of its own",
   submodule: "a submodule, or the list of them",
-  symlink: "a symbolic link",
+  symlink: "a symbolic link is added, changed, replaced or removed",
   special_file: "a pipe, socket or device; left out of the change",
   hard_link: "a file that has another name as well",
   executable_bit: "a file became executable",
-  odd_name: "a name with control characters, direction marks, backslashes or broken UTF-8",
-  case_collision: "names that differ in case alone",
+  odd_name: "a name that is not what it looks like: unseen characters, mixed alphabets, letters that pose as others",
+  case_collision: "a name that differs from another in case alone, or looks like it",
   unscanned: "a directory that could not be looked into",
-  ci_files: "what the code host runs",
-  review_rules: "who has to review, and what the code host may do by itself",
+  left_out: "a file larger than max_file_bytes; left out of the change",
+  cut_diff: "what lies beyond the end of the shown diff, and was not read",
+  ci_files: "what CI and the code host run",
+  deployment: "what is deployed or released, and where",
+  review_rules: "who has to review, what scanners leave out, and what the code host may do by itself",
   git_settings: "attributes and ignore lists of git",
-  runs_on_open: "what editors, shells and hooks run by themselves",
-  agent_instructions: "what agents are told, or which tools they get",
-  build_scripts: "what build tools and containers run",
+  runs_on_open: "what editors, shells, debuggers and hooks run by themselves",
+  agent_instructions: "instructions to agents, or which tools they get",
+  build_scripts: "what build tools, linters, test runners and containers run",
   dependency_manifest: "which dependencies are asked for, and what package managers run",
   lockfile: "which dependencies are installed",
+  vendored: "code of others or generated, which code hosts fold away in their diffs",
   credentials: "a name that is usual for secrets",
+  lfs_pointer: "content that stands elsewhere: a pointer of git-lfs is added, changed or removed",
   binary: "content that a diff does not show",
   large_file: "a file of 5 MiB or more",
   deleted_tests: "a test was deleted",
@@ -45,86 +55,96 @@ export interface Flag {
 }
 
 /** Bytes from which on a file is large: what code hosts begin to warn about, and no source has. */
-const LARGE_FILE_BYTES = 5 << 20;
+export const LARGE_FILE_BYTES = 5 << 20;
 
 const TEST =
   /(?:^|\/)(?:tests?|__tests__|spec|specs|testdata)\/|[._-](?:test|spec)\.[a-z0-9]+$|(?:^|\/)test_[^/]*\.py$|_test\.go$/;
 
-/** Categories by path, in lower case. */
-const BY_PATH: readonly (readonly [FlagCategory, RegExp])[] = [
-  ["submodule", /(?:^|\/)\.gitmodules$/],
-  [
-    "ci_files",
-    /^\.github\/(?:workflows|actions)\/|(?:^|\/)action\.ya?ml$|(?:^|\/)\.gitlab-ci[^/]*\.ya?ml$|^\.gitlab\/|^\.circleci\/|^\.buildkite\/|^\.drone\.ya?ml$|^\.travis\.ya?ml$|^\.woodpecker(?:\/|\.ya?ml$)|^\.(?:forgejo|gitea)\/workflows\/|(?:^|\/)jenkinsfile[^/]*$|^azure-pipelines[^/]*\.ya?ml$|^\.azure-pipelines\/|^bitbucket-pipelines\.ya?ml$|^appveyor\.ya?ml$|^\.appveyor\.ya?ml$|^cloudbuild\.ya?ml$|^\.cirrus\.ya?ml$|^\.semaphore\/|^buildspec\.ya?ml$|^\.ci\//,
-  ],
-  [
-    "review_rules",
-    /(?:^|\/)codeowners$|^\.github\/(?:dependabot|renovate|settings|auto_assign|mergify)[^/]*$|^\.mergify\.ya?ml$|(?:^|\/)renovate\.json5?$|^\.renovaterc/,
-  ],
-  ["git_settings", /(?:^|\/)\.(?:gitattributes|gitignore|lfsconfig|mailmap|git-blame-ignore-revs)$/],
-  [
-    "runs_on_open",
-    /(?:^|\/)\.(?:husky|githooks|devcontainer|vscode|idea|zed|fleet)\/|(?:^|\/)\.devcontainer\.json$|(?:^|\/)\.(?:envrc|autoenv|autoenv\.zsh|pre-commit-config\.yaml|pre-commit-hooks\.yaml|lefthook[^/]*|nvimrc|exrc|vimrc|lvimrc|gdbinit|lldbinit|bashrc|profile|zshrc|tool-versions|mise\.toml)$|(?:^|\/)(?:lefthook\.ya?ml|mise\.toml|\.dir-locals\.el|sitecustomize\.py|conftest\.py)$|\.code-workspace$|(?:^|\/)[^/]*\.pth$/,
-  ],
-  [
-    "agent_instructions",
-    /(?:^|\/)(?:claude|agents|gemini|copilot-instructions|\.cursorrules|\.windsurfrules|\.clinerules)(?:\.local)?(?:\.md)?$|(?:^|\/)\.(?:claude|cursor|codex|gemini|windsurf|opencode|aider[^/]*|mcp)(?:\/|\.json$|\.ya?ml$)|(?:^|\/)\.?mcp\.json$|^\.github\/(?:instructions|prompts|chatmodes)\//,
-  ],
-  [
-    "build_scripts",
-    /(?:^|\/)(?:(?:gnu)?makefile|[^/]*\.mk|dockerfile[^/]*|[^/]*\.dockerfile|containerfile[^/]*|docker-compose[^/]*\.ya?ml|compose\.ya?ml|justfile|taskfile\.ya?ml|rakefile|gruntfile\.[cm]?js|gulpfile\.[cm]?[jt]s|build\.rs|build\.gradle(?:\.kts)?|settings\.gradle(?:\.kts)?|cmakelists\.txt|meson\.build|sconstruct|configure|configure\.ac|setup\.py|vagrantfile|procfile|tiltfile|build(?:\.bazel)?|workspace(?:\.bazel)?|[^/]*\.bzl|(?:vite|webpack|rollup|jest|vitest|babel|eslint|postcss|next|nuxt|svelte|tailwind|playwright)\.config\.[cm]?[jt]s)$/,
-  ],
-  [
-    "dependency_manifest",
-    /(?:^|\/)(?:package\.json|\.npmrc|\.yarnrc(?:\.yml)?|pnpm-workspace\.yaml|\.pnpmfile\.cjs|bunfig\.toml|deno\.jsonc?|import_map\.json|requirements[^/]*\.(?:txt|in)|pyproject\.toml|setup\.cfg|pipfile|environment\.ya?ml|pip\.conf|cargo\.toml|go\.mod|go\.work|gemfile|[^/]*\.gemspec|composer\.json|pom\.xml|libs\.versions\.toml|gradle-wrapper\.properties|[^/]*\.csproj|nuget\.config|directory\.packages\.props|packages\.config|mix\.exs|rebar\.config|pubspec\.yaml|package\.swift|podfile|cartfile|conanfile\.(?:txt|py)|vcpkg\.json|flake\.nix|stack\.yaml|[^/]*\.cabal|build\.sbt|elm\.json|module\.bazel)$|(?:^|\/)requirements\/[^/]*\.txt$|(?:^|\/)\.cargo\/config(?:\.toml)?$/,
-  ],
-  [
-    "lockfile",
-    /(?:^|\/)(?:package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|deno\.lock|poetry\.lock|pipfile\.lock|uv\.lock|pdm\.lock|conda-lock\.ya?ml|cargo\.lock|go\.sum|go\.work\.sum|gemfile\.lock|composer\.lock|gradle\.lockfile|packages\.lock\.json|mix\.lock|pubspec\.lock|package\.resolved|podfile\.lock|cartfile\.resolved|conan\.lock|flake\.lock|stack\.yaml\.lock|module\.bazel\.lock)$/,
-  ],
-  [
-    "credentials",
-    /(?:^|\/)(?:\.env(?:\.(?!example$|sample$|template$)[^/]*)?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|_netrc|\.git-credentials|\.htpasswd|\.pgpass|credentials(?:\.json)?|service-account[^/]*\.json|secrets?\.(?:ya?ml|json|toml)|[^/]*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk))$|(?:^|\/)\.(?:ssh|aws|gnupg|docker|kube)\//,
-  ],
-];
+/** What is known of the content on one side of a change. */
+export interface BlobDetails {
+  /** Bytes. */
+  size: number;
+  /** The first of them: all of a link's target and of a pointer of git-lfs. */
+  head: string;
+  /** In hex; of links, pointers, binary and large files. */
+  sha256?: string;
+  lines?: number;
+}
 
 /** What is known of a change beyond its {@linkcode FileChange}. */
 export interface ChangeDetails {
-  size?: number;
-  link_target?: string;
+  before?: BlobDetails;
+  after?: BlobDetails;
   /** Names of the file on disk. */
   links?: number;
-  /** Another path that differs in case alone. */
+  /** Another path that differs in case alone, or looks like this one. */
   twin?: string;
+  /** Where a removed file has gone, for a person. */
+  moved_to?: string;
+  /** The folder above that git takes for a repository. */
+  bare?: string;
 }
 
-const ODD =
-  // deno-lint-ignore no-control-regex
-  /[\u0000-\u001f\u007f-\u009f\\\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffd]|(?:^|\/)\s|\s(?:\/|$)/;
+/** https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md: a pointer begins so, and has less than 1,024 bytes. */
+const LFS_POINTER = /^version https:\/\/(?:git-lfs\.github\.com|hawser\.github\.com)\/spec\//;
+export const LFS_POINTER_BYTES = 1_024;
 
 export function flagsOf(change: FileChange, details: ChangeDetails): Flag[] {
   const { path, mode_before, mode_after, status } = change;
+  const { before, after } = details;
   const flags: Flag[] = [];
   const flag = (category: FlagCategory, detail?: string) => {
     if (flags.some((known) => known.category === category)) return;
     flags.push({ category, path, ...detail === undefined ? {} : { detail: sanitizeLine(detail) } });
   };
-  const lower = path.toLowerCase();
+  if (details.bare !== undefined) flag("bare_repository", `in ${details.bare}/`);
   if (mode_before === GITLINK || mode_after === GITLINK) flag("submodule");
-  if (mode_after === SYMLINK) flag("symlink", linkDetail(path, details.link_target));
+  if (mode_before === SYMLINK || mode_after === SYMLINK) flag("symlink", linkDetail(change, details));
   if (mode_after === EXECUTABLE && mode_before !== EXECUTABLE) flag("executable_bit");
   if ((details.links ?? 1) > 1) flag("hard_link", `${details.links} names`);
-  if (ODD.test(path)) flag("odd_name");
+  const odd = nameOddity(path);
+  if (odd !== undefined) flag("odd_name", odd);
   if (details.twin !== undefined) flag("case_collision", details.twin);
-  for (const [category, pattern] of BY_PATH) if (pattern.test(lower)) flag(category);
-  if (change.binary) flag("binary");
-  if ((details.size ?? 0) >= LARGE_FILE_BYTES) flag("large_file", `${details.size} bytes`);
-  if (status === "deleted" && TEST.test(lower)) flag("deleted_tests");
+  for (const { category, program } of watchedNames(path)) flag(category, program);
+  if (change.from !== undefined && isCredentials(change.from.path)) {
+    flag("credentials", `${change.from.kind} from ${change.from.path}`);
+  }
+  const pointers = [before, after].map((blob) => blob === undefined ? undefined : pointerOf(blob));
+  if (pointers.some((pointer) => pointer !== undefined)) {
+    const [old, now] = [before, after].map((blob, at) => blob === undefined ? "nothing" : pointers[at] ?? "a file");
+    flag("lfs_pointer", `${old} -> ${now}`);
+  }
+  const content = contentDetail(details);
+  if (change.binary) flag("binary", content);
+  if (Math.max(before?.size ?? 0, after?.size ?? 0) >= LARGE_FILE_BYTES) flag("large_file", content);
+  if (status === "deleted" && TEST.test(path.toLowerCase())) flag("deleted_tests", details.moved_to);
   return flags;
 }
 
-function linkDetail(path: string, target: string | undefined): string | undefined {
-  if (target === undefined) return undefined;
+/** Kind, size and digest of what a diff does not show. */
+function contentDetail({ before, after }: ChangeDetails): string | undefined {
+  const blob = after ?? before;
+  if (blob === undefined) return undefined;
+  const digest = blob.sha256 === undefined ? [] : [`SHA-256 ${blob.sha256}`];
+  const words = [contentKind(blob.head), formatBytes(blob.size), ...digest].join(", ");
+  return after === undefined ? `removed: ${words}` : words;
+}
+
+function pointerOf({ head, size }: BlobDetails): string | undefined {
+  if (size >= LFS_POINTER_BYTES || !LFS_POINTER.test(head)) return undefined;
+  const valueOf = (pattern: RegExp) => head.split("\n").flatMap((line) => pattern.exec(line)?.[1] ?? [])[0];
+  const oid = valueOf(/^oid (\S{1,80})$/) ?? "of no known form";
+  return `pointer ${oid}, ${valueOf(/^size (\d{1,20})$/) ?? "?"} bytes`;
+}
+
+function linkDetail({ path, mode_before, mode_after }: FileChange, { before, after }: ChangeDetails): string {
+  const was = mode_before === SYMLINK ? `was a link ${targetText(path, before)}` : "";
+  if (mode_after === SYMLINK) return [targetText(path, after), was].filter((part) => part !== "").join("; ");
+  return `${was}${after === undefined ? ", is removed" : ", is a file now"}`;
+}
+
+function targetText(path: string, blob: BlobDetails | undefined): string {
+  const target = utf8(blob?.head ?? "");
   const shown = target.length > 200 ? `${target.slice(0, 200)}...` : target;
   return leavesTree(path, target) ? `to ${shown}, outside of the repository` : `to ${shown}`;
 }

@@ -75,7 +75,7 @@ Deno.test("modes, sizes, links and names have their categories", () => {
   assertEquals(categories({ mode_before: "100755", mode_after: "100755" }), []);
   assertEquals(categories({ mode_before: "100755" }), []);
   assertEquals(categories({ mode_before: "160000", mode_after: "000000" }), ["submodule"]);
-  assertEquals(categories({ binary: true }, { size: 5 << 20, links: 2, twin: "SRC/a.ts" }), [
+  assertEquals(categories({ binary: true }, { after: { size: 5 << 20, head: "" }, links: 2, twin: "SRC/a.ts" }), [
     "hard_link",
     "case_collision",
     "binary",
@@ -92,10 +92,18 @@ Deno.test("modes, sizes, links and names have their categories", () => {
     ["../../x/../../../y", true],
   ];
   for (const [link_target, outside] of targets) {
-    const [flag] = flagsOf(change(link), { link_target });
+    const [flag] = flagsOf(change(link), { after: { size: 1, head: link_target } });
     assertEquals(flag!.detail!.includes("outside of the repository"), outside, link_target);
   }
-  assertEquals(flagsOf(change(link), { link_target: "\u001b[2J" })[0]!.detail, "to \\x1b[2J");
+  assertEquals(flagsOf(change(link), { after: { size: 4, head: "\u001b[2J" } })[0]!.detail, "to \\x1b[2J");
+});
+
+Deno.test("a name that is not what it looks like is flagged with the reason", () => {
+  for (const path of ["a\u3164", "\u00ad.ts", "x\u{e0101}.ts", "p\u0430ckage.ts", "\u0441\u043e\u0440\u0443.ts"]) {
+    const [flag] = flagsOf(change({ path }), {});
+    assertEquals(flag?.category, "odd_name", path);
+    assert(/^(?:has U\+|mixes alphabets|could be read as copy\.ts)/.test(flag!.detail!), flag!.detail);
+  }
 });
 
 Deno.test("every category describes what it warns of", () => {

@@ -9,12 +9,14 @@
 import * as v from "valibot";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { parentOf } from "../../lib/real_path.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { hideSecrets } from "../../lib/text/secrets.ts";
 import { HOST_VARIABLES, picked, TOKEN_VARIABLES } from "./credentials.ts";
 import { type ProcessResult, runProcess } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
 import { type CheckRun, decodeRollup, RollupSchema } from "./pull_request_checks.ts";
+import { parseJson } from "../../lib/text/json.ts";
 
 /** Where gh may be, most usual place first. */
 export const GH_PATHS: readonly string[] = ["/usr/bin/gh", "/usr/local/bin/gh", "/opt/homebrew/bin/gh"];
@@ -24,6 +26,8 @@ export interface GhOptions {
   path: string;
   /** An empty directory, absolute: a repository in the working directory would configure it. */
   cwd: string;
+  /** Absolute path of git, for gh itself; by default gh looks for it at the usual places. */
+  git_path?: string;
   /** The operator's environment, of which logins and the way into the network are taken. */
   env: Readonly<Record<string, string | undefined>>;
   clock?: Clock;
@@ -76,7 +80,7 @@ export class Gh {
     this.#env = {
       ...picked(options.env, [...HOST_VARIABLES, ...TOKEN_VARIABLES]),
       // gh looks for git there, and for nothing else.
-      PATH: "/usr/bin:/bin",
+      PATH: `${options.git_path === undefined ? "" : `${parentOf(options.git_path)}:`}/usr/bin:/bin`,
       LC_ALL: "C",
       NO_COLOR: "1",
       GH_PROMPT_DISABLED: "1",
@@ -127,12 +131,8 @@ export class Gh {
     const fields = "headRefOid,state,statusCheckRollup";
     const result = await this.#run(repo, ["pr", "view", String(number), `--json=${fields}`], { attempted, signal });
     if (result.code !== 0) throw ghError(attempted, result);
-    let json: unknown;
-    try {
-      json = JSON.parse(decode(result.stdout));
-    } catch (cause) {
-      throw new TaskdError("unsupported_format", `${attempted}: gh's answer is no JSON`, { cause });
-    }
+    const json = parseJson(result.stdout);
+    if (json === undefined) throw new TaskdError("unsupported_format", `${attempted}: gh's answer is no JSON`);
     const parsed = v.safeParse(ViewSchema, json);
     if (!parsed.success) {
       const issue = parsed.issues[0];

@@ -3,7 +3,8 @@
  *
  * Nothing in a repository, a work tree, the operator's configuration or the environment can make git run a
  * program: the environment is built here, no configuration file but the git directory's own is read, hooks, monitors,
- * filters, external diffs, signing, pagers and prompts are off, and no transport is open unless a call names it.
+ * filters, external diffs, signing, pagers and prompts are off, and no transport is open unless a call names it. A call
+ * of a remote gets what the operator has set for that: see `operator_settings.ts`.
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
@@ -40,6 +41,8 @@ export interface GitRunOptions {
   max_bytes?: number;
   /** What more output does; by default it is refused. */
   on_excess?: "refuse" | "cut";
+  /** Takes the output as it comes; then none is kept, and there may be any amount of it. */
+  onOutput?: (chunk: Uint8Array) => void;
   signal?: AbortSignal | undefined;
   /** Opens one transport, for this command alone. */
   transport?: RepoTransport;
@@ -52,8 +55,8 @@ export interface GitRunOptions {
 }
 
 export interface GitOptions {
-  /** Absolute path of git; by default the first of {@linkcode GIT_PATHS} that exists. */
-  path?: string;
+  /** Absolute paths: git is the first that exists; by default {@linkcode GIT_PATHS}. */
+  places?: readonly string[] | undefined;
   /** An empty directory, absolute: git's HOME and working directory. */
   home: string;
   clock?: Clock;
@@ -63,6 +66,11 @@ export interface GitOptions {
 const DEFAULT_DEADLINE_MS = 10 * 60_000;
 /** Paths of a few hundred thousand files. */
 const DEFAULT_MAX_BYTES = 64 << 20;
+
+/** Objects and refs are on the disk before they have their names; `collectChange` makes the names durable. */
+export const DURABLE: readonly string[] = ["core.fsync=committed,reference", "core.fsyncMethod=batch"];
+
+const NO_HELPER = "credential.helper=";
 
 /** `-c` of every command. What a file of the repository could switch on is switched off by name. */
 const CONFIG: readonly string[] = [
@@ -82,7 +90,7 @@ const CONFIG: readonly string[] = [
   "core.askPass=",
   "core.pager=cat",
   "core.editor=false",
-  "credential.helper=",
+  NO_HELPER,
   "diff.external=",
   "diff.renames=false",
   "diff.ignoreSubmodules=all",
@@ -92,6 +100,7 @@ const CONFIG: readonly string[] = [
   "push.followTags=false",
   "push.gpgSign=false",
   "commit.gpgSign=false",
+  ...DURABLE,
   "gc.auto=0",
   "maintenance.auto=false",
   "transfer.fsckObjects=true",
@@ -113,7 +122,7 @@ export class Git {
 
   /** @throws {TaskdError} `not_found` when there is no git. */
   constructor(options: GitOptions) {
-    this.path = options.path ?? findGit();
+    this.path = findGit(options.places);
     this.home = options.home;
     this.clock = options.clock ?? systemClock;
   }
@@ -155,7 +164,8 @@ export class Git {
   async tryRun(args: readonly string[], options: GitRunOptions): Promise<ProcessResult> {
     const { repository, credentials, transport, stdin, signal } = options;
     const config = [
-      ...CONFIG,
+      // Helpers in the environment begin with this setting themselves: behind them it would take them away.
+      ...CONFIG.filter((setting) => setting !== NO_HELPER || credentials?.env.GIT_CONFIG_COUNT === undefined),
       ...transport === undefined ? [] : [`protocol.${transport}.allow=always`],
       ...credentials?.config ?? [],
       ...options.config ?? [],
@@ -163,7 +173,8 @@ export class Git {
     const result = await runProcess(this.path, {
       args: [...config.flatMap((setting) => ["-c", setting]), ...args],
       env: {
-        PATH: "/usr/bin:/bin",
+        // Credential helpers are looked for here, too.
+        PATH: "/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin",
         LC_ALL: "C",
         HOME: this.home,
         GIT_CONFIG_NOSYSTEM: "1",
@@ -183,6 +194,7 @@ export class Git {
       deadline_ms: options.deadline_ms ?? DEFAULT_DEADLINE_MS,
       max_bytes: options.max_bytes ?? DEFAULT_MAX_BYTES,
       on_excess: options.on_excess ?? "refuse",
+      ...options.onOutput === undefined ? {} : { onOutput: options.onOutput },
       clock: this.clock,
       attempted: options.attempted,
       stdin,
@@ -207,13 +219,13 @@ function cleaned(stderr: string, secrets: readonly string[]): string {
   return sanitizeText(redactUserinfo(hideSecrets(stderr, secrets)));
 }
 
-function findGit(): string {
-  for (const path of GIT_PATHS) {
+function findGit(places = GIT_PATHS): string {
+  for (const path of places) {
     try {
       if (Deno.statSync(path).isFile) return path;
     } catch {
       // Not here.
     }
   }
-  throw new TaskdError("not_found", `Cannot find git in ${GIT_PATHS.join(", ")}`, { hint: "Install git" });
+  throw new TaskdError("not_found", `Cannot find git in ${places.join(", ")}`, { hint: "Install git" });
 }

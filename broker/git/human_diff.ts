@@ -2,6 +2,8 @@
  * The diff that a person reads. It is for display alone: decisions rest on the facts of diff_facts.ts.
  */
 
+import { diffFiles, type FileChange } from "./file_change.ts";
+import type { Flag } from "./flags.ts";
 import type { Git } from "./git.ts";
 import { concat } from "../../lib/concat.ts";
 
@@ -22,6 +24,9 @@ export interface HumanDiff {
   truncated: boolean;
 }
 
+/** Renames and copies of changed files; beyond a thousand candidates a side, exact ones only. */
+export const FIND_MOVES: readonly string[] = ["-M", "-C", "-l1000"];
+
 /** As much as a browser renders and a person might read. */
 export const MAX_DIFF_BYTES = 4 << 20;
 
@@ -29,7 +34,7 @@ export const MAX_DIFF_BYTES = 4 << 20;
 export async function humanDiff(git: Git, options: HumanDiffOptions): Promise<HumanDiff> {
   const { git_dir, before, after, max_bytes = MAX_DIFF_BYTES, deadline_ms, signal } = options;
   const { stdout, truncated } = await git.run(
-    ["diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index"]
+    ["diff-tree", "-r", "-p", ...FIND_MOVES, "--no-ext-diff", "--no-textconv", "--no-color", "--full-index"]
       .concat("--ignore-submodules=none", "--diff-algorithm=myers", before, after),
     {
       repository: { git_dir },
@@ -44,4 +49,22 @@ export async function humanDiff(git: Git, options: HumanDiffOptions): Promise<Hu
   const note = new TextEncoder().encode(`\\ cut here: the diff is longer than ${max_bytes} bytes\n`);
   const kept = stdout.subarray(0, stdout.lastIndexOf(10) + 1);
   return { bytes: concat([kept, note]), truncated };
+}
+
+/**
+ * The files that a diff begins. No line of content begins as a file does: each has its sign before it. A carriage return
+ * or U+2028 ends no line.
+ */
+export function countFiles(diff: string): number {
+  return diff.split("\n").filter((line) => line.startsWith("diff --git ")).length;
+}
+
+/** The files of a diff that was cut whose end, or all of which, is not in it: each has to be acknowledged as unread. */
+export function cutFiles(files: readonly FileChange[], { bytes, truncated }: HumanDiff): Flag[] {
+  if (!truncated) return [];
+  let left = countFiles(new TextDecoder().decode(bytes));
+  return diffFiles(files).flatMap(({ path, heads }): Flag[] => {
+    left -= heads;
+    return left > 0 ? [] : [{ category: "cut_diff", path, detail: left > -heads ? "its end" : "all of it" }];
+  });
 }

@@ -11,12 +11,14 @@
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { verifyCommit } from "./commit.ts";
-import type { GitCredentials } from "./credentials.ts";
+import { type GitCredentials, shellQuoted } from "./credentials.ts";
 import { classifyGitFailure, gitError } from "./git_failure.ts";
-import type { Git } from "./git.ts";
+import { DURABLE, type Git } from "./git.ts";
 import type { ProcessResult } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
-import { listRemote, remoteOptions } from "./staged_repository.ts";
+import { fetchHistory, HISTORY_STEPS, type HistoryStep } from "./history.ts";
+import { listRemote } from "./remote_refs.ts";
+import { remoteOptions } from "./staged_repository.ts";
 
 export interface PushOptions {
   url: RepoUrl;
@@ -55,7 +57,10 @@ export interface PushResult {
   attempts: number;
 }
 
-type Attempt = { kind: "pushed" } | { kind: "name_taken" | "transient"; error: TaskdError };
+/** `cut_off`: the host does not have the base commit on any branch, so it wants the history behind it. */
+type Attempt = { kind: "pushed" } | { kind: "name_taken" | "transient" | "cut_off"; error: TaskdError };
+
+const CUT_OFF = /shallow|missing necessary objects|did not receive expected object/;
 
 const NAME_TAKEN =
   /stale info|already exists|fetch first|non-fast-forward|exists; cannot (create|lock)|cannot lock ref/;
@@ -74,12 +79,19 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
   let retries = 0;
   let attempts = 0;
   let taken: TaskdError | undefined;
+  const steps = [...HISTORY_STEPS];
   for (let number = 1; number <= options.fresh_branch_tries + 1; number++) {
     const branch = number === 1 ? `agent/${task_id}` : `agent/${task_id}-${number}`;
     for (;;) {
       attempts++;
       await options.beforeTry?.(branch);
-      const attempt = await tryPush(git, branch, options);
+      let attempt = await tryPush(git, branch, options);
+      if (attempt.kind === "cut_off") {
+        const more = await moreHistory(git, steps, options);
+        if (more === true) continue;
+        attempt = more ?? attempt;
+        if (attempt.kind === "cut_off") throw attempt.error;
+      }
       if (attempt.kind === "pushed") return { branch, commit, attempts };
       if (attempt.kind === "name_taken") {
         taken = attempt.error;
@@ -103,23 +115,50 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
   });
 }
 
+/** Fetches history until there is more of it; undefined when there is none to be had. */
+async function moreHistory(git: Git, steps: HistoryStep[], options: PushOptions): Promise<true | Attempt | undefined> {
+  const { url, git_dir, base_commit } = options;
+  const remote = remoteOptions(options, `Cannot fetch the history that a push to ${url.canonical} needs`);
+  try {
+    while (steps.length > 0) {
+      if (await fetchHistory(git, steps[0]!, { url, git_dir, base_commit, remote })) return true;
+      steps.shift();
+    }
+    return undefined;
+  } catch (error) {
+    if (isTransient(error)) return { kind: "transient", error };
+    throw error;
+  }
+}
+
 /**
  * Whether a push that failed has arrived all the same: what failed may have been the answer, or the check of the branch
  * after it. Only reads, which are tried as often as a push.
  */
 async function hasArrived(git: Git, branch: string, failure: TaskdError, options: PushOptions): Promise<boolean> {
+  try {
+    return await retryTransient(git, options, () => remoteCommit(git, branch, options)) === options.commit;
+  } catch (error) {
+    if (!isTransient(error)) throw error;
+    throw new TaskdError(failure.code, `${failure.message}; and whether it has arrived cannot be seen now`, {
+      hint: "The next round looks first: taskd push begins one",
+      cause: error,
+    });
+  }
+}
+
+/** Does a read of the code host, again after each transient failure, `max_retries` times. */
+export async function retryTransient<T>(
+  git: Git,
+  { max_retries, retry_backoff_ms, signal }: Pick<PushOptions, "max_retries" | "retry_backoff_ms" | "signal">,
+  read: () => Promise<T>,
+): Promise<T> {
   for (let retries = 0;; retries++) {
     try {
-      return await remoteCommit(git, branch, options) === options.commit;
+      return await read();
     } catch (error) {
-      if (!isTransient(error)) throw error;
-      if (retries >= options.max_retries) {
-        throw new TaskdError(failure.code, `${failure.message}; and whether it has arrived cannot be seen now`, {
-          hint: `Look for ${branch} on the code host once it can be reached, before the change is pushed again`,
-          cause: error,
-        });
-      }
-      await git.clock.sleep(options.retry_backoff_ms, options.signal);
+      if (!isTransient(error) || retries >= max_retries) throw error;
+      await git.clock.sleep(retry_backoff_ms, signal);
     }
   }
 }
@@ -138,14 +177,19 @@ async function tryPush(git: Git, branch: string, options: PushOptions): Promise<
       "--no-follow-tags",
       "--no-signed",
       "--recurse-submodules=no",
+      // A repository of this machine is written by a git that has none of these settings.
+      ...url.transport === "file"
+        ? [`--receive-pack=${shellQuoted(git.path)} ${DURABLE.map((set) => `-c ${set}`).join(" ")} receive-pack`]
+        : [],
       // The name has to be free at the very moment; nothing is ever overwritten or moved.
       `--force-with-lease=${ref}:`,
       "--",
       url.clone_url,
       `${commit}:${ref}`,
-    ], { ...remote, repository: { git_dir } });
+      // What the host has is asked for: when its branch has moved on, it is sent this change and not the whole tree.
+    ], { ...remote, repository: { git_dir }, config: ["push.negotiate=true"] });
     const refusal = evaluatePush(result, ref, attempted);
-    if (refusal?.kind === "transient") return refusal;
+    if (refusal?.kind === "transient" || refusal?.kind === "cut_off") return refusal;
     const found = await remoteCommit(git, branch, options);
     // Also when the name is reported as taken: by our own push, which the HTTP client had sent twice.
     if (found === commit) return { kind: "pushed" };
@@ -174,6 +218,12 @@ function evaluatePush({ code, stdout, stderr }: ProcessResult, ref: string, atte
   const why = said.includes("failed to update ref") ? `${said} ${stderr}` : said;
   if (flag === "!" && NAME_TAKEN.test(why)) {
     return { kind: "name_taken", error: new TaskdError("already_exists", `${attempted}: ${said}`) };
+  }
+  if (flag === "!" && CUT_OFF.test(said)) {
+    const gone = `${attempted}: ${said}; the base commit is on no branch there any more, and what led to it is gone`;
+    const hint =
+      "Bring the base commit back to some branch there, then taskd push; or taskd kill, and run the task again";
+    return { kind: "cut_off", error: new TaskdError("push_rejected", gone, { hint }) };
   }
   if (flag === "!" && said.startsWith("[remote rejected]")) throw rejected(attempted, said, stderr);
   const error = gitError(attempted, stderr);

@@ -8,20 +8,26 @@
 import { dirname } from "@std/path/dirname";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, writeFileAtomic } from "../../lib/fs.ts";
-import { binary } from "./_records.ts";
+import { removeTree } from "../../lib/remove_tree.ts";
+import { type BaseRef, resolveBase } from "./base_ref.ts";
+import type { RawPath } from "./_records.ts";
 import type { GitCredentials } from "./credentials.ts";
 import type { Git, GitRepository, GitRunOptions } from "./git.ts";
+import type { Mirrors } from "./mirrors.ts";
+import { fetchArguments } from "./remote_refs.ts";
 import type { RepoUrl } from "./repo_url.ts";
 
 export interface StageOptions {
   url: RepoUrl;
-  /** A branch, a tag or a full commit id; by default the branch that HEAD of the repository names. */
+  /** As {@linkcode resolveBase} takes it. */
   base?: string;
   /** Absolute path of a directory that does not exist yet; not below `work_tree`, nor the other way round. */
   git_dir: string;
   /** Absolute path of an empty or missing directory. */
   work_tree: string;
   credentials?: GitCredentials;
+  /** Where what was fetched for other tasks is kept; absent when nothing is. */
+  mirrors?: Mirrors | undefined;
   deadline_ms?: number | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -35,8 +41,6 @@ export interface StagedRepository {
   base_branch?: string;
 }
 
-const OID = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
-
 /**
  * Highest precedence of all attributes, so attributes of a work tree or a commit do not count: no filter, no
  * conversion, no `-diff`, no merge driver. `!` takes an attribute back to unspecified, wherever it was set.
@@ -49,19 +53,45 @@ const ATTRIBUTES = `* -text !eol !crlf !ident !filter !working-tree-encoding !di
 const TEXT_ATTRIBUTES = ATTRIBUTES.replace("!diff", "diff");
 
 /**
- * Clones into a fresh git directory and checks out.
+ * Clones into a fresh git directory and checks out. Where a mirror fails and the code host does not, nothing of the
+ * mirror is used, and it is thrown away.
  *
  * @throws {TaskdError} As {@linkcode Git.run}; `not_found` when the base does not exist, `invalid_request` when it is no
  * name for one, `already_exists` when there is something at the paths.
  */
 export async function stageRepository(git: Git, options: StageOptions): Promise<StagedRepository> {
-  const { url, git_dir, work_tree } = options;
+  const { url, git_dir, work_tree, mirrors, signal } = options;
   refuseNesting(git_dir, work_tree);
   await git.version();
   const attempted = `Cannot clone ${url.canonical}`;
   const remote = remoteOptions(options, attempted);
-  const { target, base_branch } = await resolveBase(git, options, remote);
+  const scratch_dir = `${git_dir}.base`;
+  const base = await resolveBase(git, { url, base: options.base, scratch_dir, remote });
   await makeDirectories(options);
+  if (mirrors === undefined) return await fill(git, options, { ...base, remote });
+  try {
+    return await fill(git, options, { ...base, remote, mirrors });
+  } catch (error) {
+    if (signal?.aborted === true || !(error instanceof TaskdError)) throw error;
+    await removeTree(git_dir);
+    await removeTree(work_tree);
+    await makeDirectories(options);
+    const staged = await fill(git, options, { ...base, remote });
+    // What the code host gives and the mirror does not is for the mirror to answer.
+    await mirrors.discard(url, error.message);
+    return staged;
+  }
+}
+
+type FillOptions = BaseRef & { remote: GitRunOptions; mirrors?: Mirrors };
+
+/** Fetches, through a mirror where one is given, and checks out. */
+async function fill(
+  git: Git,
+  { url, git_dir, work_tree }: StageOptions,
+  { target, base_branch, remote, mirrors }: FillOptions,
+): Promise<StagedRepository> {
+  const { attempted } = remote;
   const repository = { git_dir };
   await git.run(["init", "--quiet", "--bare", "--template="], { repository, attempted });
   await writeAttributes(git_dir, ATTRIBUTES);
@@ -70,19 +100,8 @@ export async function stageRepository(git: Git, options: StageOptions): Promise<
   await writeAttributes(text_dir, TEXT_ATTRIBUTES);
   const alternates = new TextEncoder().encode(`${git_dir}/objects\n`);
   await writeFileAtomic(`${text_dir}/objects/info/alternates`, alternates, 0o600);
-  await git.run(
-    [
-      "fetch",
-      "--quiet",
-      "--depth=1",
-      "--no-tags",
-      "--no-write-fetch-head",
-      "--",
-      url.clone_url,
-      `${target}:refs/taskd/base`,
-    ],
-    { ...remote, repository },
-  );
+  if (mirrors !== undefined) await mirrors.fetch(git, { url, target, git_dir, remote });
+  else await git.run(fetchArguments(url, "--depth=1", `${target}:refs/taskd/base`), { ...remote, repository });
   const base_commit = await git.text(["rev-parse", "--verify", "refs/taskd/base^{commit}"], { repository, attempted });
   await git.run(["read-tree", base_commit], { repository, attempted });
   const tree = { git_dir, work_tree };
@@ -93,6 +112,20 @@ export async function stageRepository(git: Git, options: StageOptions): Promise<
 /** A second view of a staged repository's objects, in which every file is text: for counting lines. */
 export function textRepository(git_dir: string): GitRepository {
   return { git_dir: `${git_dir}/text` };
+}
+
+/** Has every comparison in a staged repository take these files for binary. */
+export async function takeForBinary(git_dir: string, paths: readonly RawPath[]): Promise<void> {
+  // A pattern in the quotes of C: what means more than itself in a pattern has a backslash before it.
+  const quote = (path: RawPath) =>
+    path.replace(/[^\w/.-]/g, (char) => `${/[*?[\\]/.test(char) ? "\\\\" : ""}\\${octal(char)}`);
+  const lines = paths.map((path) => `"/${quote(path)}" -diff\n`).join("");
+  await writeAttributes(git_dir, ATTRIBUTES + lines);
+  await writeAttributes(textRepository(git_dir).git_dir, TEXT_ATTRIBUTES + lines);
+}
+
+function octal(char: string): string {
+  return char.charCodeAt(0).toString(8).padStart(3, "0");
 }
 
 async function writeAttributes(git_dir: string, text: string): Promise<void> {
@@ -111,67 +144,6 @@ export function remoteOptions(
     deadline_ms,
     signal,
   };
-}
-
-/** The refs of a repository that have exactly these names, with what they point at. */
-export async function listRemote(
-  git: Git,
-  url: RepoUrl,
-  names: readonly string[],
-  options: GitRunOptions,
-): Promise<{ refs: Map<string, string>; head?: string }> {
-  const { stdout } = await git.run(["ls-remote", "--symref", "--", url.clone_url, ...names], options);
-  const refs = new Map<string, string>();
-  let head: string | undefined;
-  for (const line of binary(stdout).split("\n")) {
-    const [value, name] = line.split("\t");
-    if (name === undefined) continue;
-    const symbolic = /^ref: (refs\/heads\/.+)$/.exec(value!);
-    if (symbolic !== null && name === "HEAD") head = symbolic[1]!;
-    // Patterns match the ends of names: refs/heads/x also finds refs/remotes/refs/heads/x.
-    else if (OID.test(value!) && names.includes(name)) refs.set(name, value!);
-  }
-  return { refs, ...head === undefined ? {} : { head } };
-}
-
-async function resolveBase(git: Git, { url, base }: StageOptions, options: GitRunOptions) {
-  if (base === undefined) {
-    const { refs, head } = await listRemote(git, url, ["HEAD"], options);
-    if (!refs.has("HEAD")) {
-      throw new TaskdError("not_found", `${options.attempted}: it has no commits`, {
-        hint: "Push a first commit to it",
-      });
-    }
-    return {
-      target: refs.get("HEAD")!,
-      ...head === undefined ? {} : { base_branch: head.slice("refs/heads/".length) },
-    };
-  }
-  if (OID.test(base)) return { target: base };
-  if (!isRefName(base)) {
-    throw new TaskdError("invalid_request", `Cannot take ${JSON.stringify(base.slice(0, 200))} as a base`, {
-      hint: "Give a branch, a tag or a full commit id",
-    });
-  }
-  const { refs } = await listRemote(git, url, [`refs/heads/${base}`, `refs/tags/${base}`], options);
-  const branch = refs.get(`refs/heads/${base}`);
-  if (branch !== undefined) return { target: branch, base_branch: base };
-  const tag = refs.get(`refs/tags/${base}`);
-  if (tag !== undefined) return { target: tag };
-  throw new TaskdError("not_found", `${options.attempted}: it has no branch or tag ${JSON.stringify(base)}`, {
-    hint: `\`git ls-remote ${url.clone_url}\` lists what there is`,
-  });
-}
-
-/** Whether `base` can be one: a branch, a tag or a full commit id. */
-export function isBase(base: string): boolean {
-  return OID.test(base) || isRefName(base);
-}
-
-/** The rules of git-check-ref-format, narrowed: nothing that is an option, a pattern or a revision expression. */
-function isRefName(name: string): boolean {
-  return name.length <= 200 && /^[A-Za-z0-9_][A-Za-z0-9_./+#@-]*$/.test(name) &&
-    !/\.\.|@\{|\/\/|\/\.|\.lock(?:\/|$)|[./]$/.test(name) && name !== "@";
 }
 
 function refuseNesting(git_dir: string, work_tree: string): void {

@@ -3,25 +3,15 @@
  */
 
 import * as v from "valibot";
-import type { APPROVE_REQUEST, PRUNE_REQUEST, Pruned, REASON_REQUEST, StatsView } from "../api/wire.ts";
+import type { APPROVE_REQUEST, PRUNE_REQUEST, REASON_REQUEST, StatsView } from "../api/wire.ts";
 import { computeStats } from "../task/stats.ts";
-import { GROUPINGS } from "../task/schema.ts";
+import type { Decider } from "../task/stages.ts";
+import { COMMAND_LINE } from "../api/socket_host.ts";
+import { GROUPINGS } from "../task/stats_schema.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call, Query } from "./call.ts";
 import type { ReadBody } from "./route.ts";
 import { RequestRefused } from "./statuses.ts";
-
-export function pending(call: Call): Response {
-  return json({ tasks: call.engine.pending() });
-}
-
-export function policy(call: Call): Response {
-  return json(call.engine.policy());
-}
-
-export function ceiling(call: Call): Response {
-  return json(call.engine.ceiling());
-}
 
 export const STATS_QUERY = {
   since: v.pipe(v.string(), v.isoTimestamp("must be a time in ISO 8601")),
@@ -38,30 +28,44 @@ export function stats(call: Call, { since, by }: Query<typeof STATS_QUERY>): Res
   return json({ ...figures, global_ceiling: call.engine.ceiling() } satisfies StatsView);
 }
 
+/** The kernel does not tell this runtime who is behind a connection: what is known is who can come in there. */
+export function decider({ request, context: { listener: { kind }, guarded: { peer } } }: Call): Decider {
+  if (kind === "socket") {
+    const via = request.headers.get("user-agent") === COMMAND_LINE ? "command line" : "socket";
+    return { via, who: `the owner of the socket (uid ${Deno.uid()})` };
+  }
+  const host = peer.transport === "tcp" ? peer.hostname : "an unknown address";
+  return kind === "ui" ? { via: "page", who: `the holder of its token, at ${host}` } : { via: "HTTP", who: host };
+}
+
 export async function approve(call: Call, body: ReadBody<typeof APPROVE_REQUEST>): Promise<Response> {
   const id = call.task();
-  await call.engine.approve(id, await body());
+  await call.engine.approve(id, { ...await body(), by: decider(call) });
   return nothing();
 }
 
 export async function deny(call: Call, body: ReadBody<typeof REASON_REQUEST>): Promise<Response> {
   const id = call.task();
   const { reason } = await body();
-  await call.engine.deny(id, reason);
+  await call.engine.deny(id, reason, decider(call));
+  return nothing();
+}
+
+export async function push(call: Call): Promise<Response> {
+  await call.engine.push(call.task(), decider(call));
   return nothing();
 }
 
 export async function kill(call: Call, body: ReadBody<typeof REASON_REQUEST>): Promise<Response> {
   const id = call.task();
   const { reason } = await body();
-  await call.engine.kill(id, reason);
+  await call.engine.kill(id, reason, decider(call));
   return nothing();
 }
 
 export async function prune(call: Call, body: ReadBody<typeof PRUNE_REQUEST>): Promise<Response> {
   const { before, dry_run } = await body();
-  const pruned = await call.engine.prune({ before_ms: Date.parse(before), dry_run });
-  return json({ pruned, dry_run } satisfies Pruned);
+  return json(await call.engine.prune({ before_ms: Date.parse(before), dry_run }));
 }
 
 export function ui(call: Call): Response {

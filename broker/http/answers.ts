@@ -38,7 +38,6 @@ export function nothing(): Response {
   return answer(null, { status: 204 });
 }
 
-/** An error as a problem of RFC 9457. */
 export function problem(error: unknown): Response {
   const { problem, headers } = problemOf(error);
   return answer(jsonText(problem), { "content-type": "application/problem+json", ...headers, status: problem.status });

@@ -21,7 +21,6 @@ export type BodySchema = v.StrictObjectSchema<v.ObjectEntries, undefined>;
 export interface ReadOptions {
   guarded: GuardedRequest;
   clock: Clock;
-  /** Milliseconds that the body may take to arrive. */
   deadline_ms: number;
   /** No body at all is an empty object. */
   optional?: boolean;

@@ -18,11 +18,8 @@ export interface CallContext {
   clock: Clock;
   listener: ListenerPolicy;
   guarded: GuardedRequest;
-  /** Aborted when the server ends. */
   ending: AbortSignal;
-  /** Milliseconds that a body may take to arrive. */
   body_deadline_ms: number;
-  /** The address of the web pages, with its token. */
   ui_url: string;
 }
 

@@ -15,7 +15,6 @@ import { eventOf } from "./event_views.ts";
 import type { PieceSource } from "./pull_stream.ts";
 import { problemOf } from "./statuses.ts";
 
-/** After how long a subscriber that lost its connection should come back. */
 const RETRY_MS = 1_000;
 
 /** The head of a response is sent with its first bytes: the subscriber sees at once that there is one. */
@@ -24,7 +23,6 @@ const HELLO = new TextEncoder().encode(`retry: ${RETRY_MS}\n\n`);
 export interface EventOptions {
   engine: Pick<BrokerEngine, "tasks" | "liveSpend" | "onSpend">;
   clock: Clock;
-  /** The last event that the subscriber has; 0 for none. */
   after_seq: number;
 }
 
@@ -40,7 +38,6 @@ export class TaskEvents implements PieceSource {
   #row: IteratorResult<Row, void> | { failure: unknown } | undefined;
   #news = Promise.withResolvers<void>();
 
-  /** Subscribes to the task `id`, a whole id. */
   constructor(id: string, { engine, clock, after_seq }: EventOptions) {
     this.#clock = clock;
     this.#rows = engine.tasks.follow(id, { after_seq, signal: this.#stop.signal });

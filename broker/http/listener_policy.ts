@@ -16,6 +16,7 @@ import type { BearerCheck } from "../../lib/http/bearer.ts";
 import { classifyAddress, parseAddress } from "../egress/address_class.ts";
 import { RequestRefused } from "./statuses.ts";
 import { SOCKET_HOST } from "../api/socket_host.ts";
+import { requestUrl } from "../../lib/http/guarded_server.ts";
 
 /** A listener, as far as it decides who may come in. */
 export type ListenerPolicy =
@@ -33,7 +34,6 @@ export function addrPolicy(real: Pick<HttpAddress, "hostname" | "port">): Listen
   return { kind: "addr", hosts: hostsOf(real), ...(every ? { every_address_port: real.port } : {}) };
 }
 
-/** The values of `Host` that name a TCP listener. */
 export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port">): ReadonlySet<string> {
   const names = ["localhost", "127.0.0.1", "::1", hostname];
   const written = names.map((name) => hostPort({ hostname: name, port }).toLowerCase());
@@ -49,7 +49,7 @@ export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port
 export function checkRequest(request: Request, listener: ListenerPolicy): URL {
   const host = (request.headers.get("host") ?? "").toLowerCase();
   checkHost(host, listener);
-  const url = URL.parse(request.url);
+  const url = requestUrl(request);
   if (url === null) throw new TaskdError("invalid_request", "Cannot take the address: it is none");
   checkHost(url.host, listener);
   const origin = request.headers.get("origin");
@@ -87,7 +87,6 @@ function isOwnAddress(host: string, listener: ListenerPolicy): boolean {
     parseAddress(address.replace(/^\[(.*)\]$/, "$1")) !== undefined;
 }
 
-/** Refuses a request to the web pages' listener without the token. */
 export function checkToken(request: Request, listener: ListenerPolicy): void {
   if (listener.kind !== "ui" || listener.token.accepts(request.headers.get("authorization"))) return;
   throw new RequestRefused(401, "denied", "Cannot answer without the token of this broker's boot", {
@@ -99,7 +98,6 @@ export function checkToken(request: Request, listener: ListenerPolicy): void {
 /** Headers by which a program in between names its client: every peer is a local one then. */
 const FORWARDING = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
 
-/** Refuses an operator's route to a peer that is not on this machine. */
 export function checkAdmin(request: Request, listener: ListenerPolicy, peer: Deno.Addr): void {
   if (listener.kind !== "addr") return;
   const local = (peer.transport === "tcp" && isLocalPeer(peer.hostname)) &&

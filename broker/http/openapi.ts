@@ -9,7 +9,7 @@ import * as v from "valibot";
 import { VERSION } from "../../lib/version.ts";
 import type { SchemaInside } from "../api/readable.ts";
 import * as wire from "../api/wire.ts";
-import type { HttpRoute } from "./route.ts";
+import { type HttpRoute, isAdmin } from "./route.ts";
 
 type JsonObject = Record<string, unknown>;
 
@@ -30,7 +30,6 @@ function componentName(name: string): string {
   return name.toLowerCase().replace(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
 }
 
-/** What a check adds to the type that it checks. */
 function constraint(type: unknown, { type: check, requirement }: { type: string; requirement?: unknown }): JsonObject {
   const size = type === "array" ? "Items" : "Length";
   switch (check) {
@@ -134,7 +133,7 @@ export function openApi(routes: readonly HttpRoute[]): JsonObject {
   const [requests, answers] = [new Describer({ closed: true }), new Describer({ closed: false })];
   const paths: Record<string, JsonObject> = {};
   for (const route of routes) {
-    const path = paths[route.path.replace("<id>", "{id}")] ??= {};
+    const path = paths[route.path.replace("<id>", "{id}")] ??= { description: otherMethods(routes, route.path) };
     path[route.method.toLowerCase()] = operation(route, requests, answers);
   }
   const events = Object.entries(wire.TASK_EVENTS).map(([name, data]) =>
@@ -166,17 +165,28 @@ export function openApi(routes: readonly HttpRoute[]): JsonObject {
   };
 }
 
+/** OpenAPI has no place for the answer to a method that a path does not have, but the path's own text. */
+function otherMethods(routes: readonly HttpRoute[], path: string): string {
+  const methods = routes.filter((route) => route.path === path).map(({ method }) => method);
+  return `Any other method is refused with 405, a Problem, and \`Allow: ${methods.join(", ")}\`.`;
+}
+
 function operation(route: HttpRoute, requests: Describer, answers: Describer): JsonObject {
-  const { method, path, admin, query = {}, body, doc } = route;
+  const { method, path, query = {}, required = [], body, doc } = route;
   const words = path.replaceAll(/<id>|[^a-z]+/g, " ").trim().split(" ");
   const parameters = [
     ...(path.includes("<id>") ? [{ ...ID, schema: { type: "string", minLength: 1, maxLength: 64 } }] : []),
-    ...Object.entries(query).map(([name, schema]) => ({ name, in: "query", schema: requests.describe(schema) })),
+    ...Object.entries(query).map(([name, schema]) => ({
+      name,
+      in: "query",
+      ...(required.includes(name) ? { required: true } : {}),
+      schema: requests.describe(schema),
+    })),
   ];
   return {
     operationId: [method.toLowerCase(), ...words, ...(path.endsWith("<id>") ? ["one"] : [])].join("_"),
     summary: doc,
-    tags: [admin === true ? "admin" : "tasks"],
+    tags: [isAdmin(route) ? "admin" : "tasks"],
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(body === undefined ? {} : {
       requestBody: {

@@ -8,18 +8,22 @@ import type { Call, Query, QuerySchemas } from "./call.ts";
 
 export interface HttpRoute {
   readonly method: "GET" | "POST";
-  /** `<id>` stands for one segment. */
   readonly path: string;
-  /** Whether it is an operator's: then only for peers on this machine. */
-  readonly admin?: true;
-  /** Parameters of the URL that it takes, each of which may be absent. */
+  /** Parameters of the URL that it takes, each of which may be absent unless it is `required`. */
   readonly query?: QuerySchemas;
+  /** Of these, those that must be there. */
+  readonly required?: readonly string[];
   readonly body?: BodySchema;
   /** Whether an empty body stands for an empty object. */
   readonly body_optional?: true;
   readonly answer: RouteAnswer;
   readonly doc: string;
   readonly run: (call: Call) => Response | Promise<Response>;
+}
+
+/** Whether a route is an operator's: then only for peers on this machine. */
+export function isAdmin({ path }: Pick<HttpRoute, "path">): boolean {
+  return path.startsWith("/admin/");
 }
 
 /** What a route answers when all is well: JSON of a schema, another type, or nothing. */

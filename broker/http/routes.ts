@@ -10,185 +10,160 @@ import { openApi } from "./openapi.ts";
 import { asks, type HttpRoute, takes } from "./route.ts";
 import * as tasks from "./task_routes.ts";
 
+function get(path: string, row: Omit<HttpRoute, "method" | "path">): HttpRoute {
+  return { method: "GET", path, ...row };
+}
+
+function post(path: string, row: Omit<HttpRoute, "method" | "path">): HttpRoute {
+  return { method: "POST", path, ...row };
+}
+
 export const ROUTES: readonly HttpRoute[] = [
-  {
-    method: "POST",
-    path: "/tasks",
+  post("/tasks", {
     answer: { status: 202, schema: wire.SUBMITTED },
     doc: "Submits a task: `id`, `stage`, `links`",
-    ...takes(wire.SUBMIT_REQUEST, tasks.submit),
-  },
-  {
-    method: "GET",
-    path: "/tasks",
+    ...takes(wire.SUBMIT_REQUEST, async (call, body) => tasks.accepted(await call.engine.submit(await body()))),
+  }),
+  get("/tasks", {
     answer: { status: 200, schema: wire.TASK_LIST },
     doc: "Tasks, newest first; `next` is the `before` of the next page",
     ...asks(tasks.LIST_QUERY, tasks.list),
-  },
-  {
-    method: "GET",
-    path: "/tasks/<id>",
+  }),
+  get("/tasks/<id>", {
     answer: { status: 200, schema: wire.TASK_VIEW },
     doc: "The whole record of a task",
-    run: tasks.show,
-  },
-  {
-    method: "GET",
-    path: "/tasks/<id>/events",
+    run: async (call) => json(await call.engine.view(call.task())),
+  }),
+  get("/tasks/<id>/events", {
     answer: { status: 200, type: "text/event-stream" },
     doc: "What happens to it, from the beginning or after `Last-Event-ID`; 204 when there is nothing more to come",
     run: tasks.events,
-  },
-  {
-    method: "GET",
-    path: "/tasks/<id>/diff",
+  }),
+  get("/tasks/<id>/diff", {
     answer: { status: 200, type: "text/x-diff" },
-    doc: "The diff as it is shown, byte by byte; `X-Diff-Sha256` is the SHA-256 of these bytes",
+    doc:
+      "The diff as it is shown, byte by byte; `X-Shown-Sha256` is of these bytes, `X-Diff-Sha256` what approving takes",
     run: tasks.diff,
-  },
-  {
-    method: "GET",
-    path: "/tasks/<id>/brief",
+  }),
+  get("/tasks/<id>/brief", {
     answer: { status: 200, schema: wire.TRUST_BRIEF },
-    doc: "What the broker itself established",
+    doc: "What the broker itself established; `X-Diff-Sha256` is what approving takes",
     run: tasks.brief,
-  },
-  {
-    method: "GET",
-    path: "/tasks/<id>/log",
+  }),
+  get("/tasks/<id>/database-diff", {
+    answer: { status: 200, schema: wire.DATABASE_ROWS },
+    doc:
+      "Rows of a table of a database that it changed, old beside new: `rows`, `next`, the `cursor` of the next page, " +
+      "and `proof` that an unfiltered page of 1000 rows belongs to what is approved",
+    required: ["database", "table"],
+    ...asks(wire.DATABASE_DIFF_QUERY, tasks.databaseDiff),
+  }),
+  get("/tasks/<id>/verification", {
+    answer: { status: 200, schema: wire.VERIFICATION },
+    doc: "What its approval bound and led to, verified from its record alone: `verified`, `checks`",
+    run: async (call) => json(await call.engine.verification(call.task())),
+  }),
+  get("/tasks/<id>/log", {
     answer: { status: 200, type: "text/plain" },
     doc: "What its setup and its agent have printed; `follow=1` goes on until it ends",
     ...asks(tasks.LOG_QUERY, tasks.log),
-  },
-  {
-    method: "POST",
-    path: "/tasks/<id>/retry",
+  }),
+  post("/tasks/<id>/retry", {
     answer: { status: 202, schema: wire.SUBMITTED },
     doc: "Submits it again, as a new task",
-    run: tasks.retry,
-  },
-  {
-    method: "POST",
-    path: "/queue",
+    run: async (call) => tasks.accepted(await call.engine.retry(call.task())),
+  }),
+  post("/queue", {
     answer: { status: 202, schema: wire.QUEUE_ITEM },
     doc: "Puts a task into the queue, which survives restarts",
-    ...takes(wire.SUBMIT_REQUEST, tasks.enqueue),
-  },
-  {
-    method: "GET",
-    path: "/queue",
+    ...takes(wire.SUBMIT_REQUEST, async (call, body) => json(await call.engine.enqueue(await body()), { status: 202 })),
+  }),
+  get("/queue", {
     answer: { status: 200, schema: wire.QUEUE_LIST },
     doc: "The queue, oldest first: `items`",
-    run: tasks.queue,
-  },
-  {
-    method: "POST",
-    path: "/queue/<id>/cancel",
+    run: (call) => json({ items: call.engine.queue() }),
+  }),
+  post("/queue/<id>/cancel", {
     answer: { status: 204 },
     doc: "Takes an item off the queue, or ends its task",
     run: tasks.cancelQueued,
-  },
-  {
-    method: "GET",
-    path: "/admin/pending",
-    admin: true,
+  }),
+  get("/admin/pending", {
     answer: { status: 200, schema: wire.PENDING_LIST },
     doc: "Tasks that wait for approval, oldest first: `tasks`",
-    run: admin.pending,
-  },
-  {
-    method: "POST",
-    path: "/admin/tasks/<id>/approve",
-    admin: true,
+    run: (call) => json({ tasks: call.engine.pending() }),
+  }),
+  get("/admin/tasks/<id>/bases", {
+    answer: { status: 200, schema: wire.BASES_VIEW },
+    doc: "What has happened to what a change that waits was made from: its base branch, the bases of its databases",
+    run: async (call) => json(await call.engine.bases(call.task())),
+  }),
+  post("/admin/tasks/<id>/approve", {
     answer: { status: 204 },
-    doc: "Approves the diff of that digest, naming every category that asks for a second look",
+    doc: "Approves what has that digest, naming every category that asks for a second look",
     ...takes(wire.APPROVE_REQUEST, admin.approve),
-  },
-  {
-    method: "POST",
-    path: "/admin/tasks/<id>/deny",
-    admin: true,
+  }),
+  post("/admin/tasks/<id>/deny", {
     answer: { status: 204 },
     doc: "Refuses what waits for approval",
     ...takes(wire.REASON_REQUEST, admin.deny, { optional: true }),
-  },
-  {
-    method: "POST",
-    path: "/admin/tasks/<id>/kill",
-    admin: true,
+  }),
+  post("/admin/tasks/<id>/push", {
     answer: { status: 204 },
-    doc: "Ends a task in any stage before its push",
+    doc: "Begins another round for an approved change in `push_failed` or `data_waits`",
+    run: admin.push,
+  }),
+  post("/admin/tasks/<id>/kill", {
+    answer: { status: 204 },
+    doc: "Ends a task in any stage before its push, or gives up an approved change that waits to land",
     ...takes(wire.REASON_REQUEST, admin.kill, { optional: true }),
-  },
-  {
-    method: "POST",
-    path: "/admin/prune",
-    admin: true,
+  }),
+  post("/admin/prune", {
     answer: { status: 200, schema: wire.PRUNED },
-    doc: "Removes the records of tasks that ended before a time: `pruned` has their ids",
+    doc: "Removes the records of tasks that ended before a time, and the mirrors of repositories not used since",
     ...takes(wire.PRUNE_REQUEST, admin.prune),
-  },
-  {
-    method: "GET",
-    path: "/admin/policy",
-    admin: true,
+  }),
+  get("/admin/policy", {
     answer: { status: 200, schema: wire.POLICY_VIEW },
     doc: "The settings in force, with their sources and their hash",
-    run: admin.policy,
-  },
-  {
-    method: "GET",
-    path: "/admin/ceiling",
-    admin: true,
+    run: (call) => json(call.engine.policy()),
+  }),
+  get("/admin/ceiling", {
     answer: { status: 200, schema: wire.CEILING_VIEW },
     doc: "The headroom of the global ceiling",
-    run: admin.ceiling,
-  },
-  {
-    method: "GET",
-    path: "/admin/stats",
-    admin: true,
+    run: (call) => json(call.engine.ceiling()),
+  }),
+  get("/admin/stats", {
     answer: { status: 200, schema: wire.STATS_VIEW },
     doc: "Outcomes and cost of tasks, with `global_ceiling`; `by` is `agent`, `vendor`, `repo` or `day`",
     ...asks(admin.STATS_QUERY, admin.stats),
-  },
-  {
-    method: "GET",
-    path: "/admin/ui",
-    admin: true,
+  }),
+  get("/admin/ui", {
     answer: { status: 200, schema: wire.UI_ADDRESS },
     doc: "The address of the web pages with their token; over the unix socket alone",
     run: admin.ui,
-  },
-  {
-    method: "GET",
-    path: "/healthz",
+  }),
+  get("/healthz", {
     answer: { status: 200, schema: wire.HEALTH },
     doc: "That the broker is there",
-    run: tasks.health,
-  },
-  {
-    method: "GET",
-    path: "/metrics",
+    run: (call) => json(call.engine.health()),
+  }),
+  get("/metrics", {
     answer: { status: 200, type: "text/plain" },
     doc: "Metrics for Prometheus",
     run: tasks.metrics,
-  },
-  {
-    method: "GET",
-    path: "/openapi.json",
+  }),
+  get("/openapi.json", {
     answer: { status: 200, type: "application/json" },
     doc: "This interface as OpenAPI 3.1",
     run: () => json(openApi(ROUTES)),
-  },
+  }),
 ];
 
 const MAX_ID_CHARS = 64;
 
 export interface Found {
-  /** By method; empty when there is no such path. */
   routes: readonly HttpRoute[];
-  /** What stands for `<id>`; empty without one. */
   id: string;
 }
 

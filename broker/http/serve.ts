@@ -2,9 +2,8 @@
  * The broker's listeners: the unix socket, `broker.addr` when it is set, and one for the
  * web pages. All lead to the same routes; `listener_policy.ts` decides which requests each accepts.
  *
- * A guard protects each listener and ends connections that stall, so that a client
- * costs a bounded amount of memory for a bounded time. A task does not depend on its
- * client: what was accepted goes on when the client is gone.
+ * A guard protects each listener and ends connections that stall, so that a client costs a bounded amount of memory for
+ * a bounded time. A task does not depend on its client: what was accepted goes on when the client is gone.
  */
 
 import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
@@ -18,6 +17,7 @@ import type { BrokerEngine } from "../api/engine.ts";
 import { answer, COMMON_HEADERS, problem } from "./answers.ts";
 import { Call } from "./call.ts";
 import { addrPolicy, checkAdmin, checkRequest, checkToken, hostsOf, type ListenerPolicy } from "./listener_policy.ts";
+import { isAdmin } from "./route.ts";
 import { findRoutes } from "./routes.ts";
 import { prepareSocketFolder } from "./socket_folder.ts";
 import { RequestRefused } from "./statuses.ts";
@@ -36,24 +36,19 @@ export interface ServeHttpOptions {
   addr?: string;
   /** The web pages: the file of a path below `/ui/`. */
   web?: (path: string) => Response | undefined;
-  /** Takes a line for each thing that went wrong. */
   log: (entry: string) => void;
-  /** Time, by default the system's. */
   clock?: Clock;
-  /** Randomness for the token, by default the system's. */
   random?: RandomBytes;
-  /** Shorter deadlines, for tests. */
+  max_connections?: number;
   timeouts?: Partial<HttpTimeouts>;
 }
 
 export interface RunningHttp {
-  /** Path of the unix socket. */
   socket: string;
   /** `host:port` of the TCP listener as it is, when there is one. */
   addr?: string;
-  /** Address of the web pages, without the token that they need: `GET /admin/ui` on the socket tells it. */
+  /** Address of the web pages, without the token that they need: `GET /admin/ui` on the socket answers it. */
   ui_url: string;
-  /** Accepts nothing more; what runs goes on. */
   stopAccepting(): void;
   /** Ends everything: streams at once, answers that are on their way last. */
   close(): Promise<void>;
@@ -99,7 +94,9 @@ class Listeners implements RunningHttp {
     this.#server = new GuardedServer<ListenerPolicy>({
       answer: (request, guarded, listener) => this.#answer(request, guarded, listener),
       failed: (error) => this.#failed(error),
-      refused: () => problem(new RequestRefused(403, "denied", "Connect to the broker's own address")),
+      socket: options.socket,
+      max_connections: options.max_connections,
+      log: options.log,
       clock: this.#clock,
       timeouts: options.timeouts,
     });
@@ -140,7 +137,7 @@ class Listeners implements RunningHttp {
         hint: "GET /openapi.json lists the routes",
       });
     }
-    if (routes.some(({ admin }) => admin)) checkAdmin(request, listener, guarded.peer);
+    if (routes.some(isAdmin)) checkAdmin(request, listener, guarded.peer);
     const route = routes.find(({ method }) => method === request.method);
     if (route === undefined) throw wrongMethod(routes.map(({ method }) => method));
     const call = new Call(request, {

@@ -4,7 +4,7 @@
  */
 
 import { isStatus, STATUS_TEXT } from "@std/http/status";
-import { type ErrorCode, TaskdError, type TaskdErrorOptions } from "../../lib/errors.ts";
+import { asKnownError, type ErrorCode, TaskdError, type TaskdErrorOptions } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { NotAcknowledged } from "../task/not_acknowledged.ts";
 import type { Problem } from "../api/wire.ts";
@@ -19,6 +19,7 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: numb
   not_found: [404],
   unknown_op: [404],
   already_exists: [409],
+  altered: [409],
   auth_failed: [409],
   busy: [409],
   conflict: [409],
@@ -56,9 +57,9 @@ export class RequestRefused extends TaskdError {
 /** The most characters of a detail; a path or a list of candidates is far below. */
 const MAX_DETAIL_CHARS = 4_096;
 
-/** Headers and body of the answer to a request that failed so. */
-export function problemOf(error: unknown): { problem: Problem; headers: Record<string, string> } {
-  if (!(error instanceof TaskdError)) {
+export function problemOf(thrown: unknown): { problem: Problem; headers: Record<string, string> } {
+  const error = asKnownError(thrown);
+  if (error === undefined) {
     return {
       problem: {
         type: "about:blank",

@@ -6,12 +6,12 @@ import { ifNoneMatch } from "@std/http/etag";
 import { crypto } from "@std/crypto/crypto";
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
-import { type Submitted, taskLinks, type TaskList } from "../api/wire.ts";
-import type { SUBMIT_REQUEST, TaskRecord } from "../task/schema.ts";
+import { type DATABASE_DIFF_QUERY, type Submitted, taskLinks, type TaskList } from "../api/wire.ts";
+import type { TaskRecord } from "../task/schema.ts";
 import { type Stage, STAGES } from "../task/stages.ts";
+import { decider } from "./admin_routes.ts";
 import { answer, json } from "./answers.ts";
 import type { Call, Query } from "./call.ts";
-import type { ReadBody } from "./route.ts";
 import { TaskEvents } from "./event_stream.ts";
 import { TaskLog } from "./log_stream.ts";
 
@@ -26,17 +26,9 @@ export const LIST_QUERY = {
 };
 export const LOG_QUERY = { follow: v.picklist(["0", "1"], "must be 0 or 1") };
 
-function accepted({ id, stage }: TaskRecord): Response {
+export function accepted({ id, stage }: TaskRecord): Response {
   const submitted: Submitted = { id, stage, links: taskLinks(id) };
   return json(submitted, { status: 202, headers: { location: submitted.links.self } });
-}
-
-export async function submit(call: Call, body: ReadBody<typeof SUBMIT_REQUEST>): Promise<Response> {
-  return accepted(await call.engine.submit(await body()));
-}
-
-export async function retry(call: Call): Promise<Response> {
-  return accepted(await call.engine.retry(call.task()));
 }
 
 export function list({ engine }: Call, query: Query<typeof LIST_QUERY>): Response {
@@ -55,10 +47,6 @@ export function list({ engine }: Call, query: Query<typeof LIST_QUERY>): Respons
   return json({ tasks, ...(next && { next }) } satisfies TaskList);
 }
 
-export async function show(call: Call): Promise<Response> {
-  return json(await call.engine.view(call.task()));
-}
-
 export async function events(call: Call): Promise<Response> {
   const { engine, context: { clock } } = call;
   const id = call.task();
@@ -74,10 +62,17 @@ export async function events(call: Call): Promise<Response> {
   return call.stream(new TaskEvents(id, { engine, clock, after_seq }), { type: "text/event-stream", endless: true });
 }
 
+/** What an approval of the task takes; nothing before it came to the gate. */
+function gateDigest({ engine }: Call, id: string): Record<string, string> {
+  const { diff_sha256 } = engine.tasks.read(id);
+  return diff_sha256 === undefined ? {} : { "x-diff-sha256": diff_sha256 };
+}
+
 export async function diff(call: Call): Promise<Response> {
-  const bytes = await call.engine.diff(call.task());
+  const id = call.task();
+  const bytes = await call.engine.diff(id);
   const sha256 = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
-  const headers = { etag: `"${sha256}"`, "x-diff-sha256": sha256 };
+  const headers = { etag: `"${sha256}"`, "x-shown-sha256": sha256, ...gateDigest(call, id) };
   if (!ifNoneMatch(call.request.headers.get("if-none-match"), headers.etag)) {
     return answer(null, { status: 304, ...headers });
   }
@@ -85,7 +80,16 @@ export async function diff(call: Call): Promise<Response> {
 }
 
 export async function brief(call: Call): Promise<Response> {
-  return json(await call.engine.brief(call.task()));
+  const id = call.task();
+  return json(await call.engine.brief(id), { headers: gateDigest(call, id) });
+}
+
+export async function databaseDiff(call: Call, query: Query<typeof DATABASE_DIFF_QUERY>): Promise<Response> {
+  const { database, table } = query;
+  if (database === undefined || table === undefined) {
+    throw new TaskdError("invalid_request", "Cannot take the address: it must name a database and a table");
+  }
+  return json(await call.engine.databaseDiff(call.task(), { ...query, database, table }, call.request.signal));
 }
 
 export async function log(call: Call, { follow }: Query<typeof LOG_QUERY>): Promise<Response> {
@@ -99,14 +103,6 @@ export async function log(call: Call, { follow }: Query<typeof LOG_QUERY>): Prom
   });
 }
 
-export async function enqueue(call: Call, body: ReadBody<typeof SUBMIT_REQUEST>): Promise<Response> {
-  return json(await call.engine.enqueue(await body()), { status: 202 });
-}
-
-export function queue(call: Call): Response {
-  return json({ items: call.engine.queue() });
-}
-
 export async function cancelQueued(call: Call): Promise<Response> {
   const prefix = call.id.toLowerCase();
   const ids = call.engine.queue().map(({ id }) => id).filter((id) => id.toLowerCase().startsWith(prefix));
@@ -115,12 +111,8 @@ export async function cancelQueued(call: Call): Promise<Response> {
       hint: "Write more digits of the id",
     });
   }
-  await call.engine.cancelQueued(ids.length === 1 ? ids[0]! : prefix);
+  await call.engine.cancelQueued(ids.length === 1 ? ids[0]! : prefix, decider(call));
   return answer(null, { status: 204 });
-}
-
-export function health(call: Call): Response {
-  return json(call.engine.health());
 }
 
 export async function metrics(call: Call): Promise<Response> {

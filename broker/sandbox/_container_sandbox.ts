@@ -11,7 +11,6 @@ import { supervise } from "./_supervised_sandbox.ts";
 
 /** Milliseconds between SIGTERM and SIGKILL: an agent may save where it was. */
 const GRACE_MS = 5_000;
-/** The exit code after SIGKILL. */
 const KILLED = 128 + 9;
 /** The images' entrypoint exits with it; programs do not always know of a process that was not their first. */
 const OUT_OF_MEMORY = 122;
@@ -28,14 +27,11 @@ export interface ContainerSandboxOptions {
   inspect: ((program: ContainerProgram, name: string) => Promise<ContainerState>) | undefined;
 }
 
-/** How a container ended, as the program remembers it. */
 export interface ContainerState {
-  /** Whether its first program ever ran. */
   started: boolean;
   running: boolean;
   code: number;
   out_of_memory: boolean;
-  /** What kept it from starting. */
   error: string;
 }
 

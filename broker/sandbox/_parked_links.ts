@@ -16,7 +16,6 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 const MAX_ENTRIES = 2_000_000;
 
 export interface ParkedLink {
-  /** Absolute path of the link. */
   path: string;
   target: string;
 }
@@ -58,7 +57,6 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
   }
 }
 
-/** POSIX has it there. */
 const LN_PATH = "/bin/ln";
 
 /**

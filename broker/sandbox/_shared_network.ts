@@ -31,7 +31,6 @@ const NetworksSchema = v.looseTuple([
   v.looseObject({ internal: v.optional(v.boolean()), Internal: v.optional(v.boolean()) }),
 ]);
 
-/** What containers start with on this host. */
 export interface Working {
   oci_runtime: string;
   limits?: Limits;

@@ -12,12 +12,10 @@ export interface SupervisedSandbox {
   clock: Clock;
   /** Milliseconds between SIGTERM and SIGKILL. */
   grace_ms: number;
-  /** Returns the process whose output is the sandbox's. */
   attach(): Deno.ChildProcess;
   signal(name: "SIGTERM" | "SIGKILL"): void | Promise<void>;
   /** Called once that process has ended, for a sandbox that ends with it: from then on it gets no signal. */
   onExit?(): void;
-  /** How it ended, after its last line. */
   ended(status: Deno.CommandStatus): Ending | Promise<Ending>;
   release(): Promise<void>;
 }

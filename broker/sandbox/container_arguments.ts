@@ -21,12 +21,10 @@ export const ROLE_LABEL = "taskd.role";
 /** First of the host's user and group ids that a sandbox's stand for: a range that nothing else takes. */
 const MAPPED_BASE = 1_900_000_000;
 const MAPPED_COUNT = 65_536;
-/** The user and group of the agent in the image. */
 export const AGENT_ID = 1_000;
 
 export interface Identity {
   rootless: boolean;
-  /** User and group of the broker. */
   uid: number;
   gid: number;
 }
@@ -188,7 +186,6 @@ interface Bounds {
 /** What the entrypoint needs until it has put the firewall up and become the agent's user. */
 const ENTRY_CAPABILITIES = ["NET_ADMIN", "SETPCAP", "SETUID", "SETGID"];
 
-/** What podman and docker understand alike. */
 function shared({ oci_runtime, limits }: ContainerHost, bounds: Bounds): string[] {
   const { memory_bytes, workload, capabilities = ENTRY_CAPABILITIES } = bounds;
   return [

@@ -15,7 +15,6 @@ const DEADLINE_MS = 120_000;
 const MAX_BYTES = 4 << 20;
 
 export interface ContainerProgramOptions {
-  /** Absolute path. */
   path: string;
   env: (name: string) => string | undefined;
   clock: Clock;
@@ -79,7 +78,6 @@ export function refused(attempted: string, answer: ProgramOutput, hint?: string)
   return new TaskdError("sandbox_failed", `${attempted}: ${complaint(answer)}`, { hint });
 }
 
-/** Why no container was made of an image. */
 export function refusedImage(attempted: string, answer: ProgramOutput, image: string): TaskdError {
   if (!/image not known|no such image|not found locally|unable to find image/i.test(answer.stderr)) {
     return refused(attempted, answer, "taskd doctor says what the runtime needs");
@@ -89,7 +87,6 @@ export function refusedImage(attempted: string, answer: ProgramOutput, image: st
   });
 }
 
-/** What it failed with, on one line. */
 export function complaint({ code, stderr }: ProgramOutput): string {
   const last = stderr.trim().split("\n").findLast((line) => line.trim() !== "");
   return last === undefined ? `it ended with code ${code}` : sanitizeLine(last).slice(0, 500);

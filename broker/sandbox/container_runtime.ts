@@ -161,8 +161,8 @@ export class ContainerRuntime implements SandboxRuntime {
     const limits = await resourceLimits((path, args) => program(path).ask(args)).catch(() => undefined);
     if (limits === undefined) return undefined;
     return {
-      open_files: Math.min(limits.open_files.hard, MAX_OPEN_FILES),
-      processes: Math.min(limits.processes.hard, MAX_PROCESSES),
+      open_files: Math.min(limits.open_files, MAX_OPEN_FILES),
+      processes: Math.min(limits.processes, MAX_PROCESSES),
     };
   }
 

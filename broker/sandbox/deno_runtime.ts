@@ -16,7 +16,7 @@ import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
 import { type ParkedLink, parkLinks, restoreLinks } from "./_parked_links.ts";
 import { supervise } from "./_supervised_sandbox.ts";
-import { listProcesses, type RunningProcess, signalProcess } from "./processes.ts";
+import { endProcesses, type RunningProcess, signalProcess } from "./processes.ts";
 import type {
   BuiltInAgentWorkload,
   ListenAddresses,
@@ -30,9 +30,6 @@ import type {} from "../agent/main.ts";
 
 /** Milliseconds between SIGTERM and SIGKILL: the agent has nothing to save. */
 const GRACE_MS = 1_000;
-/** Milliseconds between checks whether swept processes are gone, and how many there are. */
-const SWEEP_POLL_MS = 50;
-const SWEEP_POLLS = 100;
 /** V8 does not start with less. */
 const MIN_HEAP_MIB = 32;
 
@@ -40,7 +37,6 @@ const MIN_HEAP_MIB = 32;
 const MARKER = "--taskd-sandbox=";
 
 export interface DenoRuntimeOptions {
-  /** The deno program, absolute. */
   deno_path: string;
   /** Deno's cache (DENO_DIR), absolute; the agent cannot read it, the runtime below it does. */
   cache_dir: string;
@@ -126,7 +122,7 @@ export class DenoRuntime implements SandboxRuntime {
       instruction: workload.instruction,
       work_dir,
       max_turns: workload.max_turns ?? DEFAULT_MAX_TURNS,
-      links: links.length,
+      links: links.map(({ path, target }) => ({ path: path.slice(work_dir.length + 1), target })),
       ...(databases === undefined ? {} : { databases: databases.files }),
     });
     return denoSandbox(child, { spec, config, links, clock: this.#options.clock });
@@ -138,18 +134,13 @@ export class DenoRuntime implements SandboxRuntime {
    */
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
     const swept = new Set<string>();
-    for (let poll = 0; poll < SWEEP_POLLS; poll++) {
-      const orphans = (await listProcesses()).flatMap((process) => {
+    const orphans = (processes: readonly RunningProcess[]) =>
+      processes.flatMap((process) => {
         const task_id = this.#taskOf(process);
         return task_id === undefined || keep.has(task_id) ? [] : [{ ...process, task_id }];
       });
-      if (orphans.length === 0) return [...swept];
-      for (const { pid, group, task_id } of orphans) {
-        // The leader of its group, unless another program started it.
-        if (signalProcess(group === pid ? -pid : pid, "SIGKILL")) swept.add(task_id);
-      }
-      await this.#options.clock.sleep(SWEEP_POLL_MS);
-    }
+    const ended = await endProcesses(this.#options.clock, orphans, { onKilled: ({ task_id }) => swept.add(task_id) });
+    if (ended) return [...swept];
     throw new TaskdError("sandbox_failed", "Cannot end the sandboxes of an earlier run: they are still there", {
       hint: `Look for processes with ${MARKER}${this.#options.owner} and end them`,
     });

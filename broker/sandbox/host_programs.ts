@@ -1,10 +1,12 @@
 /**
- * The host's programs that the broker calls: where they may be, and one way to ask them
- * something short. A program is found at fixed places, never through PATH: what is allowed
- * to run is named by its whole path.
+ * The host's programs that the broker calls: where they may be, and one way to ask them something short. What is allowed
+ * to run is named by its whole path: fixed places, and for a few programs what PATH leads to at the start, where it can
+ * be trusted.
  */
 
+import { words } from "../../lib/text/words.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
+import { lstatIfPresent } from "../../lib/fs.ts";
 import { runProcess } from "../../lib/process.ts";
 import { GIT_PATHS } from "../git/git.ts";
 import { GH_PATHS } from "../git/gh.ts";
@@ -12,10 +14,12 @@ import { GH_PATHS } from "../git/gh.ts";
 export type HostProgram =
   | "git"
   | "gh"
+  | "notify-send"
   | "podman"
   | "docker"
   | "container"
   | "prlimit"
+  | "findmnt"
   | "kill"
   | "systemctl"
   | "launchctl";
@@ -27,34 +31,82 @@ const inPrefixes = (name: string) => PREFIXES.map((prefix) => `${prefix}/${name}
 export const PROGRAM_PATHS: Readonly<Record<HostProgram, readonly string[]>> = {
   git: GIT_PATHS,
   gh: GH_PATHS,
+  "notify-send": ["/usr/bin/notify-send", "/usr/local/bin/notify-send"],
   podman: [...inPrefixes("podman"), "/opt/podman/bin/podman"],
   docker: inPrefixes("docker"),
   container: ["/usr/local/bin/container", "/opt/homebrew/bin/container"],
   prlimit: ["/usr/bin/prlimit"],
+  findmnt: ["/usr/bin/findmnt"],
   kill: ["/bin/kill"],
   systemctl: ["/usr/bin/systemctl"],
   launchctl: ["/bin/launchctl"],
 };
 
 /** Variables that the container runtimes and gh find their own state by, and none that holds a vendor's key. */
-export const TOOL_VARIABLES: readonly string[] = [
-  "HOME",
-  "USER",
-  "LOGNAME",
-  "TMPDIR",
-  "XDG_RUNTIME_DIR",
-  "XDG_CONFIG_HOME",
-  "XDG_DATA_HOME",
-  "XDG_STATE_HOME",
-  "DBUS_SESSION_BUS_ADDRESS",
-  "CONTAINER_HOST",
-  "CONTAINERS_CONF",
-  "CONTAINERS_STORAGE_CONF",
-  "CONTAINERS_REGISTRIES_CONF",
-  "DOCKER_HOST",
-  "DOCKER_CONFIG",
-  "DOCKER_CONTEXT",
-];
+export const TOOL_VARIABLES: readonly string[] = words(`
+  HOME USER LOGNAME TMPDIR XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME DBUS_SESSION_BUS_ADDRESS
+  CONTAINER_HOST CONTAINERS_CONF CONTAINERS_STORAGE_CONF CONTAINERS_REGISTRIES_CONF DOCKER_HOST DOCKER_CONFIG
+  DOCKER_CONTEXT
+`);
+
+/** Programs that the operator may have elsewhere. */
+const ALSO_IN_PATH = ["git", "gh", "notify-send"] as const;
+/** Links that are followed on the way to a program, as many as Linux does. */
+const MAX_LINKS = 40;
+/** Mode of a folder in which no one removes or renames what is another's. */
+const STICKY = 0o1000;
+
+/** {@linkcode PROGRAM_PATHS}, and behind them what `path` leads to and only root or the user `uid` can exchange. */
+export function programPlaces(path: string | undefined, uid: number | null): typeof PROGRAM_PATHS {
+  // Not what is below the working directory, nor an empty entry, which means that too.
+  const folders = (path ?? "").split(":").filter((folder) => folder.startsWith("/"));
+  const more = ALSO_IN_PATH.map((name) => {
+    const found = folders.map((folder) => `${folder.replace(/\/+$/, "")}/${name}`).filter((at) => isTrusted(at, uid));
+    return [name, [...new Set([...PROGRAM_PATHS[name], ...found])]] as const;
+  });
+  return { ...PROGRAM_PATHS, ...Object.fromEntries(more) };
+}
+
+/**
+ * Whether a program is there that no one but root and `uid` can exchange, and no repository has brought: every folder,
+ * link and file on the way belongs to one of them; none can be written by others; none is in a work tree of git, or in a
+ * folder of packages, whose programs PATH has where npm starts this.
+ */
+function isTrusted(path: string, uid: number | null): boolean {
+  const left = path.split("/").reverse();
+  let [at, links, shared] = ["", 0, false];
+  try {
+    for (let name = left.pop(); name !== undefined; name = left.pop()) {
+      if (name === "" || name === ".") continue;
+      if (name === "..") {
+        // Once more from the root: what was found of that folder counts.
+        left.push(...at.split("/").slice(0, -1).reverse());
+        [at, shared] = ["", false];
+        continue;
+      }
+      const info = Deno.lstatSync(`${at}/${name}`);
+      if (info.uid !== 0 && info.uid !== uid) return false;
+      // In a folder that others write, such as /tmp, a file may be another name of any; a folder cannot.
+      if (shared && !info.isDirectory) return false;
+      if (info.isSymlink) {
+        if (++links > MAX_LINKS) return false;
+        const target = Deno.readLinkSync(`${at}/${name}`);
+        if (target.startsWith("/")) at = "";
+        left.push(...target.split("/").reverse());
+        continue;
+      }
+      at = `${at}/${name}`;
+      const mode = info.mode ?? 0;
+      shared = (mode & 0o022) !== 0;
+      if (shared && (!info.isDirectory || (mode & STICKY) === 0)) return false;
+      if (info.isDirectory && (name === "node_modules" || lstatIfPresent(`${at}/.git`) !== undefined)) return false;
+    }
+    const { isFile, mode } = Deno.statSync(at);
+    return isFile && ((mode ?? 0) & 0o111) !== 0;
+  } catch {
+    return false;
+  }
+}
 
 export interface ProgramOutput {
   code: number;
@@ -88,7 +140,6 @@ export function toolVariables(
   );
 }
 
-/** Asks with a small environment, from the root directory, and not for long. */
 export function askProgram(options: AskOptions): AskProgram {
   const { env, variables = [], signal, clock = systemClock } = options;
   const passed = toolVariables(env, variables);
@@ -110,11 +161,14 @@ export function askProgram(options: AskOptions): AskProgram {
 
 /** Finds a program; undefined when it is at none of its places. */
 export function findProgram(name: HostProgram, places = PROGRAM_PATHS): string | undefined {
-  return places[name].find((path) => {
-    try {
-      return Deno.statSync(path).isFile;
-    } catch {
-      return false;
-    }
-  });
+  return places[name].find(isFile);
+}
+
+/** Whether a file is there; what cannot be looked at counts as absent. */
+export function isFile(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch {
+    return false;
+  }
 }

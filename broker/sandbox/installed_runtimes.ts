@@ -11,15 +11,13 @@ import { parseJson } from "../../lib/text/json.ts";
 
 export interface FoundRuntime {
   name: SandboxRuntimeName;
-  /** Absolute path of its program. */
   path: string;
-  /** Whether it answered that it can start containers. */
   works: boolean;
-  version?: string;
-  rootless?: boolean;
+  version?: string | undefined;
+  rootless?: boolean | undefined;
   /** Version of the control groups, which bound memory and processes: `v1` or `v2`. */
-  cgroups?: string;
-  oci_runtime?: string;
+  cgroups?: string | undefined;
+  oci_runtime?: string | undefined;
   /** Why it does not work, or what is worth knowing. */
   notes: string[];
 }
@@ -31,11 +29,9 @@ export interface FindRuntimesOptions {
   ask: AskProgram;
   /** The deno program of the embedded runtime, absolute, and its version. */
   deno: { path: string; version: string };
-  /** For tests. */
   places?: typeof PROGRAM_PATHS;
 }
 
-/** Every runtime whose program is there, in the order of {@linkcode AUTO_ORDER}. */
 export async function findRuntimes(options: FindRuntimesOptions): Promise<FoundRuntime[]> {
   const { ask, deno, places = PROGRAM_PATHS } = options;
   const found: FoundRuntime[] = [];
@@ -93,12 +89,12 @@ const ANSWERS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (stdout: str
     const host = field(info, "host");
     const version = textOf(field(field(info, "version"), "Version"));
     if (version === undefined) return undefined;
-    return withoutUndefined({
+    return {
       version,
       rootless: flagOf(field(field(host, "security"), "rootless")),
       cgroups: textOf(field(host, "cgroupVersion")),
       oci_runtime: textOf(field(field(host, "ociRuntime"), "name")),
-    });
+    };
   },
   docker(stdout) {
     const info = parseJson(stdout);
@@ -107,12 +103,12 @@ const ANSWERS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (stdout: str
     if (version === undefined || version === "") return undefined;
     const options = field(info, "SecurityOptions");
     const cgroups = textOf(field(info, "CgroupVersion"));
-    return withoutUndefined({
+    return {
       version,
       rootless: Array.isArray(options) && options.some((option) => String(option).includes("name=rootless")),
       cgroups: cgroups === undefined ? undefined : `v${cgroups}`,
       oci_runtime: textOf(field(info, "DefaultRuntime")),
-    });
+    };
   },
   container(stdout) {
     const version = /\b(\d+\.\d+\.\d+\S*)/.exec(stdout)?.[1];
@@ -132,10 +128,6 @@ function flagOf(value: unknown): boolean | undefined {
   return typeof value === "boolean" ? value : undefined;
 }
 
-function withoutUndefined(answer: { [K in keyof Answer]?: Answer[K] | undefined }): Answer {
-  return Object.fromEntries(Object.entries(answer).filter(([, value]) => value !== undefined));
-}
-
 /** The last line of what a program complained about is what it failed with. */
 function complaint({ stderr, stdout }: ProgramOutput): string | undefined {
   return stderr.trim().split("\n").findLast((line) => line.trim() !== "") ??
@@ -152,25 +144,24 @@ export function describeRuntime(runtime: FoundRuntime): string {
   return [title, ...kind, ...(cgroups ? [`cgroups ${cgroups}`] : []), ...(oci_runtime ? [oci_runtime] : [])].join(", ");
 }
 
-/** Limits of this process, which containers inherit: soft and hard, `unlimited` as Infinity. */
+/** Hard limits of this process, which containers inherit; `unlimited` as Infinity. */
 export interface ResourceLimits {
-  open_files: { soft: number; hard: number };
-  processes: { soft: number; hard: number };
+  open_files: number;
+  processes: number;
 }
 
-/** Reads the limits; undefined where the program that prints them is missing. */
 export async function resourceLimits(
   ask: AskProgram,
   places = PROGRAM_PATHS,
 ): Promise<ResourceLimits | undefined> {
   const path = findProgram("prlimit", places);
   if (path === undefined) return undefined;
-  const said = await ask(path, ["--noheadings", "--raw", "--output", "RESOURCE,SOFT,HARD", "--nofile", "--nproc"]);
-  const row = (name: string) => {
-    const words = said.stdout.split("\n").map((line) => line.trim().split(/\s+/)).find(([first]) => first === name);
-    const [soft, hard] = (words ?? []).slice(1).map((word) => word === "unlimited" ? Infinity : Number(word));
-    return soft === undefined || hard === undefined || Number.isNaN(soft + hard) ? undefined : { soft, hard };
+  const said = await ask(path, ["--noheadings", "--raw", "--output", "RESOURCE,HARD", "--nofile", "--nproc"]);
+  const limit = (name: string) => {
+    const hard = new RegExp(`^\\s*${name}\\s+(\\d+|unlimited)\\s*$`, "m").exec(said.stdout)?.[1];
+    if (hard === undefined) return undefined;
+    return hard === "unlimited" ? Infinity : Number(hard);
   };
-  const [open_files, processes] = [row("NOFILE"), row("NPROC")];
+  const [open_files, processes] = [limit("NOFILE"), limit("NPROC")];
   return open_files === undefined || processes === undefined ? undefined : { open_files, processes };
 }

@@ -19,13 +19,10 @@ export interface OpenRuntimeOptions {
   owner: string;
   /** A variable of the environment; the programs get what they find their own state by, and nothing else. */
   env: (name: string) => string | undefined;
-  /** The deno program of the embedded runtime, absolute. */
   deno_path: string;
-  /** Deno's cache, absolute. */
   deno_cache_dir: string;
   clock?: Clock;
   onWarning?: (message: string) => void;
-  /** For tests. */
   places?: typeof PROGRAM_PATHS;
   signal?: AbortSignal | undefined;
 }

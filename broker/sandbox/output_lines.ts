@@ -6,7 +6,6 @@
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { MAX_LINE_LENGTH } from "./runtime.ts";
 
-/** A count of bytes that several streams share. */
 export interface OutputBudget {
   left_bytes: number;
   truncated: boolean;

@@ -2,12 +2,12 @@
  * The machine's processes, as far as a broker has to know them again after its own crash.
  */
 
+import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 
 export interface RunningProcess {
   pid: number;
   group: number;
-  /** Its command line, arguments separated by spaces. */
   command_line: string;
 }
 
@@ -40,6 +40,33 @@ export async function listProcesses(path = "/bin/ps"): Promise<RunningProcess[]>
   }
   if (!output.success) throw new TaskdError("sandbox_failed", `${attempted}: ${path} ended with ${output.code}`);
   return parseProcesses(new TextDecoder().decode(output.stdout));
+}
+
+/** How often ended processes are looked for, and the milliseconds in between. */
+const POLLS = 100;
+const POLL_MS = 50;
+
+/**
+ * Kills the processes that `find` picks, each listed again right before, until there are none.
+ *
+ * @returns Whether there are none; false when some do not end.
+ */
+export async function endProcesses<T extends RunningProcess>(
+  clock: Clock,
+  find: (processes: readonly RunningProcess[]) => readonly T[],
+  { onKilled = () => {}, list = listProcesses }: { onKilled?: (process: T) => void; list?: typeof listProcesses } = {},
+): Promise<boolean> {
+  for (let poll = 0; poll < POLLS; poll++) {
+    const found = find(await list());
+    if (found.length === 0) return true;
+    for (const process of found) {
+      // The leader of its group, which has its helpers too, unless another program started it.
+      const { pid, group } = process;
+      if (signalProcess(group === pid ? -pid : pid, "SIGKILL")) onKilled(process);
+    }
+    await clock.sleep(POLL_MS);
+  }
+  return false;
 }
 
 /** Sends a signal to a process (or, negative, a group); false when there is none, or none of this user's. */

@@ -14,7 +14,6 @@ export interface BuiltInAgentWorkload {
   kind: "built_in_agent";
   /** `http://host:port` of the gateway, without a path. */
   gateway_url: string;
-  /** The task's token for the gateway. */
   token: string;
   model: string;
   instruction: string;
@@ -35,11 +34,9 @@ export interface Container {
 export interface CommandWorkload extends Container {
   kind: "command";
   command: readonly string[];
-  /** Its whole environment. */
   env: Readonly<Record<string, string>>;
   /** What it sees of the host beside the work folder; both paths absolute. */
   mounts: readonly { source: string; target: string; writable: boolean }[];
-  /** Processes and threads it may have. */
   max_pids: number;
   /** What of the network it reaches; both when absent. Setup commands need no model. */
   reach?: "gateway_and_proxy" | "proxy";
@@ -60,7 +57,6 @@ export interface OutputLine {
 }
 
 export interface SandboxSpec {
-  /** The task's id: 32 hexadecimal digits. */
   task_id: string;
   /** The only folder of the host that it can change, absolute. */
   work_dir: string;

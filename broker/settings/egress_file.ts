@@ -18,7 +18,6 @@ const MAX_PORTS = 100;
 /** Names that never lead to the public internet (RFC 6761, 6762, 8375, 9476 and the reverse zones). */
 const LOCAL_NAMES = ["localhost", "local", "internal", "home.arpa", "in-addr.arpa", "ip6.arpa", "onion", "alt"];
 
-/** Whether a canonical name is one of this machine or its network. */
 export function isLocalName(host: string): boolean {
   return LOCAL_NAMES.some((name) => host === name || host.endsWith(`.${name}`));
 }

@@ -1,6 +1,5 @@
 /**
- * The variables of the environment that configuration is read from, for the permissions of
- * a program that loads it.
+ * The variables of the environment that configuration is read from, for the permissions of a program that loads it.
  */
 
 import { KEY_VARIABLES } from "./keys.ts";

@@ -3,9 +3,10 @@
  * whether the running broker works with the same.
  */
 
+import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { ShownValue } from "./value_schemas.ts";
-import { canonicalJson, isCompared, type ResolvedSettings } from "./load.ts";
+import { isCompared, type ResolvedSettings } from "./load.ts";
 import type { PolicyField, PolicyView } from "./policy_view.ts";
 
 export interface ExplainRow {
@@ -21,7 +22,6 @@ export interface Comparison {
   in_sync: boolean | null;
 }
 
-/** The rows of the table, safe to print. */
 export function explainTable(fields: readonly PolicyField[]): ExplainRow[] {
   return fields.map(({ setting, value, source }) => ({
     setting: sanitizeLine(setting),

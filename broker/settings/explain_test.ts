@@ -3,7 +3,7 @@ import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { load } from "../../tests/broker/settings/harness.ts";
 import { compareWithLive, explainTable, policyView, verdictLine } from "./explain.ts";
 import { POLICY_VIEW } from "./policy_view.ts";
-import { canonicalJson } from "./load.ts";
+import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import { SETTING_PATHS } from "./settings.ts";
 
 // conformance: b3.sources b4.explain.table

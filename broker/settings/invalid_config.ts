@@ -9,7 +9,6 @@ export type ConfigPlace =
   /** A file; both numbers count from 1. */
   | { file: string; line: number; column: number }
   | { env: string }
-  /** The table of settings itself. */
   | { built_in: true };
 
 export interface InvalidConfigOptions {

@@ -1,8 +1,7 @@
 /**
  * The vendors' API keys: from the environment, or from `~/.taskd/api-keys.env` (0600).
  *
- * They stay on the host. No error contains a key, and a source names only where a key was
- * found.
+ * They stay on the host. No error contains a key, and a source names only where a key was found.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
@@ -21,7 +20,6 @@ export const KEY_VARIABLES: Readonly<Record<Exclude<Lane, "compat">, readonly st
 
 export interface KeySources {
   env: (name: string) => string | undefined;
-  /** What api-keys.env has. */
   file: ReadonlyMap<string, string>;
   /** The setting `compat.api_key_env`; empty for an endpoint without a key. */
   compat_variable?: string;
@@ -30,7 +28,6 @@ export interface KeySources {
 export interface ApiKey {
   /** Never to be logged. */
   secret: string;
-  /** `env:VENDORA_API_KEY`, or `api-keys.env:VENDORA_API_KEY`. */
   source: string;
 }
 

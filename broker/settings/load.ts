@@ -1,12 +1,12 @@
 /**
- * Resolves the broker's configuration once, as a whole: for each setting the environment
- * before config.yaml before the built-in default. The result is checked; a value that
- * breaks a rule is refused with its place.
+ * Resolves the broker's configuration once, as a whole: for each setting the environment before config.yaml before the
+ * built-in default. The result is checked; a value that breaks a rule is refused with its place.
  */
 
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
+import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import type { EgressList } from "../egress/egress_rules.ts";
 import { parseEgress } from "./egress_file.ts";
 import { type ConfigPlace, describeValue, InvalidConfig } from "./invalid_config.ts";
@@ -22,7 +22,6 @@ export type SettingSource = "default" | "config.yaml" | `env:${string}`;
 /** The row of `policy explain` for the egress list: its path, and what it allows. */
 const EGRESS_FIELD = "egress_config";
 
-/** The variable that names another egress list. */
 export const EGRESS_VARIABLE = "EGRESS_CONFIG";
 
 export interface ResolvedSetting {
@@ -37,7 +36,6 @@ export interface LoadOptions {
   home: string;
   /** A variable of the environment; an empty one counts as not set. */
   env: (name: string) => string | undefined;
-  /** The user's number; by default the process's. */
   uid?: number;
   /** Reads a file; by default from the disk, with its checks. */
   read?: ReadFile;
@@ -73,6 +71,7 @@ export async function loadSettings(options: LoadOptions): Promise<ResolvedSettin
   const path = `${taskdHome(directory)}/config.yaml`;
   const given = readGiven(new YamlFile(path, await read(path, "own") ?? ""), expand);
   const resolved = new Map(SETTING_PATHS.map((path) => [path, resolve(path, { given, env, expand })]));
+  // Each value was checked by its own row, of which `Settings` is made: the compiler does not follow the paths.
   const settings = nest([...resolved].map(([path, { value }]) => [path, value])) as unknown as Settings;
   checkPairs(settings, (path) => resolved.get(path)!.place);
   const list = await loadEgress(env, { directory, expand, read });
@@ -101,7 +100,6 @@ interface GivenSetting {
   place: ConfigPlace;
 }
 
-/** The settings of the file; a key that no setting has is refused. */
 function readGiven(file: YamlFile, expand: Expand): Map<SettingPath, GivenSetting> {
   const rule = "must be a map of settings";
   // An empty value counts as not given.
@@ -120,7 +118,6 @@ function readGiven(file: YamlFile, expand: Expand): Map<SettingPath, GivenSettin
   return given;
 }
 
-/** The schema of a setting, with the variables of a path expanded before it. */
 function expanding(schema: v.GenericSchema, expand: Expand): v.GenericSchema {
   if (!traitsOf(schema).is_path) return schema;
   return v.pipe(v.unknown(), v.transform((value) => typeof value === "string" ? expand(value) : value), schema);
@@ -205,12 +202,4 @@ export function isCompared(setting: string): boolean {
 function hashRows(rows: readonly ResolvedSetting[]): string {
   const compared = rows.filter(({ setting }) => isCompared(setting));
   return sha256Hex(canonicalJson(Object.fromEntries(compared.map(({ setting, value }) => [setting, value]))));
-}
-
-/** JSON with the keys of every object sorted: equal values have equal texts. */
-export function canonicalJson(value: ShownValue): string {
-  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
-  if (typeof value !== "object") return JSON.stringify(value);
-  const members = Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonicalJson(value[key]!)}`);
-  return `{${members.join(",")}}`;
 }

@@ -6,7 +6,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { parseEgress } from "./egress_file.ts";
 import { InvalidConfig } from "./invalid_config.ts";
 import { duration, formatExact, MAX_WINDOW } from "./value_schemas.ts";
-import { canonicalJson } from "./load.ts";
+import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import { SETTING_PATHS, SETTINGS } from "./settings.ts";
 
 /** Every feature of a configuration file, in one. */

@@ -38,7 +38,9 @@ Deno.test("the defaults are the contract's", async () => {
     notifications: true,
     push_max_retries: 3,
     push_retry_backoff: 1_000,
+    push_retry_for: 86_400_000,
     push_fresh_branch_tries: 2,
+    on_moved_base: "merge",
     network: "taskd-egress",
     gateway_ip: "192.168.66.1",
     sandbox_image: "taskd-sandbox:latest",
@@ -48,10 +50,12 @@ Deno.test("the defaults are the contract's", async () => {
     squid_run_dir: "/home/ada/.taskd/squid",
     cache_root: "/home/ada/.taskd/cache",
     cache_quota_gb: 20,
+    mirror_quota_gb: 20,
     log_json: false,
     strict_container_version: false,
     runtime: "auto",
     oci_runtime: "",
+    max_file_bytes: 268_435_456,
     allow_vendor_tools: [],
     broker: { socket: "/tmp/taskd-1000/taskd.sock", addr: "" },
     branch_store: { socket: "/home/ada/.taskd/store/taskd.sock" },
@@ -254,6 +258,7 @@ profiles:
     git.example.com/Owner/.github:
       setup: [[npm, ci], [sh, -c, "a && b", ""]]
       cache: true
+      second_look_paths: ["db/**"]
     git.example.com/o/empty:
       timeout: 90s
 `,
@@ -269,8 +274,17 @@ profiles:
       readiness: [],
       timeout: 600_000,
       cache: true,
+      second_look_paths: ["db/**"],
+      checks: [],
     },
-    "git.example.com/o/empty": { setup: [], readiness: [], timeout: 90_000, cache: false },
+    "git.example.com/o/empty": {
+      setup: [],
+      readiness: [],
+      timeout: 90_000,
+      cache: false,
+      second_look_paths: [],
+      checks: [],
+    },
   });
 });
 

@@ -2,10 +2,9 @@
  * A vendor's subscription: the OAuth credential in `~/.taskd/vendor_a-oauth.json` or
  * `vendor_b-oauth.json` (0600), and its renewal.
  *
- * Vendors rotate the refresh token: a renewal begins only with disk space for the new one, a
- * renewed credential is on the disk before it is used, one renewal runs at a time, and a
- * credential that another program has written is never overwritten. No error contains a
- * token.
+ * Vendors rotate the refresh token: a renewal begins only with disk space for the new one, a renewed credential is on
+ * the disk before it is used, one renewal runs at a time, and a credential that another program has written is never
+ * overwritten. No error contains a token.
  */
 
 import * as v from "valibot";
@@ -59,7 +58,6 @@ const FILE = v.looseObject({
   client_id: v.optional(v.pipe(v.string(), v.regex(/^[\x21-\x7e]{1,256}$/))),
 });
 
-/** A vendor's answer; every field it does not send stays as it was. */
 const ANSWER = v.looseObject({
   access_token: TOKEN,
   refresh_token: v.optional(TOKEN),
@@ -68,7 +66,6 @@ const ANSWER = v.looseObject({
 
 export type OAuthCredential = v.InferOutput<typeof FILE>;
 
-/** What is sent to the vendor, in the shape of the gateway's credential. */
 export interface Bearer {
   /** Never to be logged. */
   secret: string;
@@ -96,7 +93,6 @@ interface Renewed {
   tokens: Pick<OAuthCredential, "access_token" | "refresh_token" | "expires_at">;
 }
 
-/** A lane's subscription; its bearer is what the gateway sends. */
 export class VendorSubscription {
   readonly #vendor: VendorOAuth;
   readonly #path: string;
@@ -117,8 +113,8 @@ export class VendorSubscription {
   /**
    * The bearer at present, renewed when it has expired or is about to.
    *
-   * @throws {TaskdError} `not_found` without a file, `denied` when others can read it, `invalid_config` for a file that
-   * is none, `unavailable` when it cannot be renewed.
+   * @throws {TaskdError} `not_found` without a file, `denied` when others can read it, `invalid_config` for an
+   * invalid file, `unavailable` when it cannot be renewed.
    */
   async current(): Promise<Bearer> {
     const credential = await this.#load();

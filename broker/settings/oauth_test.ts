@@ -2,6 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { TokenSource } from "../gateway/upstream.ts";
+import { fillDisk, makeRoom } from "../../tests/support/full_disk.ts";
 import { whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { oauthPath, type SubscriptionLane, VendorSubscription } from "./oauth.ts";
 
@@ -260,23 +261,15 @@ Deno.test({
       stage(async ({ home, vendor, write, read, subscription }) => {
         write(EXPIRED);
         const ballast = `${home}/ballast`;
-        const fill = () => {
-          using file = Deno.openSync(ballast, { write: true, create: true, append: true });
-          try {
-            for (;;) file.writeSync(new Uint8Array(4_096));
-          } catch {
-            // Full.
-          }
-        };
         const source = subscription();
-        fill();
+        fillDisk(ballast);
         assertEquals((await assertRejects(() => source.current(), TaskdError)).code, "no_space");
         assertEquals([vendor.requests.length, read().refresh_token], [0, "refresh-0"]);
-        Deno.removeSync(ballast);
-        vendor.answer = answerAfter(fill);
+        makeRoom(ballast);
+        vendor.answer = answerAfter(() => fillDisk(ballast));
         assertEquals((await source.current()).secret, "access-1");
         assertEquals([vendor.requests.length, read().refresh_token], [1, "refresh-1"]);
-        Deno.removeSync(ballast);
+        makeRoom(ballast);
         assertEquals(Array.from(Deno.readDirSync(`${home}/.taskd`), ({ name }) => name), ["vendor_a-oauth.json"]);
       }, { in: directory })),
 });

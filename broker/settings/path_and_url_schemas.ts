@@ -11,7 +11,6 @@ import { MAX_SOCKET_PATH_BYTES, MAX_SOCKET_PATH_BYTES_OF } from "../../lib/socke
 /** The longest path: Linux allows 4096 bytes with the final NUL. */
 const MAX_PATH_BYTES = 4095;
 
-/** An absolute path, its variables already expanded. */
 function path(type: string, max_bytes: number) {
   const rule = "must be an absolute path, or one that begins with ~/";
   return v.pipe(

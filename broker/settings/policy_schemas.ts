@@ -8,6 +8,7 @@ import { parseRepo } from "../git/repo_url.ts";
 import { compileGlob } from "../git/glob.ts";
 import {
   check,
+  choice,
   decimal,
   duration,
   faultOf,
@@ -72,7 +73,6 @@ function canonicalRepo(spelling: string): string | undefined {
 
 const ARGUMENT_RULE = "must be text, in quotes where it looks like something else";
 
-/** A program and its arguments, without a shell. */
 const COMMAND = v.pipe(
   list(
     v.pipe(v.string(ARGUMENT_RULE), v.excludes("\0", ARGUMENT_RULE)),
@@ -83,18 +83,34 @@ const COMMAND = v.pipe(
 );
 const COMMANDS = list(COMMAND, 'must be a list of commands, each a list of arguments, such as [["npm", "ci"]]', 100);
 
+const SQL_RULE = "must be one SELECT, of at most 4000 characters";
+
+const CHECK = fields({
+  name: v.pipe(text("must be a name"), v.minLength(1, "must be a name"), v.maxLength(100, "must be a short name")),
+  /** A database of the task, by its name in the store. */
+  database: textLike(/^[a-z0-9_.-]{1,128}$/, { type: "text", rule: "must be the name of a database in the store" }),
+  sql: v.pipe(v.string(SQL_RULE), v.maxLength(4_000, SQL_RULE), v.regex(/^\s*(?:select|with|values)\b/i, SQL_RULE)),
+  /** What has to hold; absent: the answers are shown. */
+  expect: v.exactOptional(choice(["same", "empty"])),
+}, "must be a check, with name, database and sql");
+
+/** A query whose answers on base and result stand side by side at the gate. */
+export type ProfileCheck = v.InferOutput<typeof CHECK>;
+
 const PROFILE = fields({
   /** Commands, each a list of arguments, run on the work tree before the agent starts. */
   setup: v.nullish(COMMANDS, []),
-  /** Commands that must succeed before the agent starts. */
   readiness: v.nullish(COMMANDS, []),
   /** Milliseconds for each command; never 0. */
   timeout: v.nullish(duration({ maximum: MAX_WAIT, zero_means: "10m" }), "0"),
   /** Whether the repository takes part in the dependency cache. */
   cache: v.nullish(SWITCH, false),
+  /** Globs that the approver of a task of this repository has to acknowledge; those of the diff policy count too. */
+  second_look_paths: v.nullish(GLOBS, []),
+  /** Run where a task has changed the database that they name. */
+  checks: v.nullish(list(CHECK, "must be a list of checks", 20), []),
 }, "must be a profile");
 
-/** How tasks of one repository are prepared. */
 export type Profile = v.InferOutput<typeof PROFILE>;
 
 export const PROFILES = v.pipe(
@@ -103,7 +119,12 @@ export const PROFILES = v.pipe(
     type: "map of `host/owner/repo`",
     show: (profiles: Record<string, Profile>) =>
       Object.fromEntries(
-        Object.entries(profiles).map(([key, profile]) => [key, { ...profile, timeout: formatExact(profile.timeout) }]),
+        Object.entries(profiles).map(([key, { second_look_paths, checks, ...profile }]) => [key, {
+          ...profile,
+          timeout: formatExact(profile.timeout),
+          ...second_look_paths.length === 0 ? {} : { second_look_paths },
+          ...checks.length === 0 ? {} : { checks },
+        }]),
       ),
   }),
 );

@@ -19,5 +19,4 @@ export const POLICY_VIEW = v.strictObject({
   /** SHA-256 in hex over the compared fields. */
   hash: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
 });
-/** See {@linkcode POLICY_VIEW}. */
 export type PolicyView = v.InferOutput<typeof POLICY_VIEW>;

@@ -5,22 +5,18 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { randomHex, systemRandom } from "../../lib/clock.ts";
-import { fileError, fileErrorCode, removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
+import { parentOf } from "../../lib/real_path.ts";
+import { fileError, fileErrorCode, fsyncDirectory, removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
 import { shellWord } from "../../lib/text/shell_word.ts";
-
-/** What others may not do with a file. */
-export type Privacy =
-  /** Not even read it: credentials. */
-  | "secret"
-  /** Not change it: configuration. */
-  | "own";
 
 const MAX_BYTES = 4_194_304;
 
-const FORBIDDEN: Readonly<Record<Privacy, { bits: number; what: string }>> = {
+/** What others may not do: not even read credentials, not change the configuration. */
+const FORBIDDEN = {
   secret: { bits: 0o077, what: "other users can reach it" },
   own: { bits: 0o022, what: "other users can change it" },
 };
+export type Privacy = keyof typeof FORBIDDEN;
 
 /** Reads a file below the user's directory; undefined when it does not exist. */
 export type ReadFile = (path: string, privacy: Privacy) => Promise<string | undefined>;
@@ -46,16 +42,25 @@ export async function readPrivateFile(path: string, privacy: Privacy): Promise<s
     if (!isFile || size > MAX_BYTES) {
       throw new TaskdError("invalid_config", `${attempted}: it must be a file of at most ${MAX_BYTES} bytes`);
     }
-    // It may grow while it is read.
-    const buffer = new Uint8Array(MAX_BYTES + 1);
+    let buffer = new Uint8Array(size + 1);
     let length = 0;
-    for (let count: number | null; (count = await file.read(buffer.subarray(length)));) length += count;
+    for (let count: number | null; (count = await file.read(buffer.subarray(length)));) {
+      length += count;
+      // It grows while it is read.
+      if (length === buffer.length && length <= MAX_BYTES) buffer = resized(buffer, MAX_BYTES + 1);
+    }
     if (length > MAX_BYTES) throw new TaskdError("invalid_config", `${attempted}: it does not end`);
     return decode(attempted, buffer.subarray(0, length));
   } catch (error) {
     if (fileErrorCode(error) === "not_found") return undefined;
     throw fileError(error, attempted);
   }
+}
+
+function resized(bytes: Uint8Array, length: number): Uint8Array<ArrayBuffer> {
+  const copy = new Uint8Array(length);
+  copy.set(bytes);
+  return copy;
 }
 
 function decode(attempted: string, bytes: Uint8Array): string {
@@ -78,6 +83,7 @@ export async function createPrivateFile(path: string, text: string): Promise<boo
   try {
     // A link, unlike a rename, never replaces a file.
     Deno.linkSync(whole, path);
+    await fsyncDirectory(parentOf(path));
     return true;
   } catch (error) {
     if (fileErrorCode(error) === "already_exists") return false;

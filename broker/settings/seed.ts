@@ -4,7 +4,7 @@
  */
 
 import { stringify } from "@std/yaml/stringify";
-import { fileError } from "../../lib/fs.ts";
+import { fileError, makeDirectories } from "../../lib/fs.ts";
 import { taskdHome } from "./load.ts";
 import { createPrivateFile } from "./private_file.ts";
 import { GROUPS, SETTING_PATHS, type SettingPath, SETTINGS } from "./settings.ts";
@@ -24,7 +24,7 @@ export interface Seeded {
 export async function seedHome(home: string): Promise<Seeded> {
   const directory = taskdHome(home);
   try {
-    Deno.mkdirSync(directory, { mode: 0o700, recursive: true });
+    makeDirectories(directory);
   } catch (error) {
     throw fileError(error, `Cannot make the directory ${directory}`);
   }
@@ -52,7 +52,6 @@ export function closeDirectory(path: string): void {
 
 const WIDTH = 100;
 
-/** config.yaml as `init` writes it: prose after `# `, settings after `#` without a space. */
 export function configText(): string {
   const head = prose(
     "Settings of the task broker. Each line that begins with # and no space is a default: remove the # to change " +
@@ -78,7 +77,6 @@ function settingText(path: SettingPath, name: string, indent: string): string {
   return [prose(`${doc}${variable}`, indent), ...shown, ...lines].join("\n");
 }
 
-/** Comment lines of at most {@linkcode WIDTH} characters. */
 function prose(text: string, indent: string): string {
   const lines: string[] = [];
   for (const word of text.split(" ")) {

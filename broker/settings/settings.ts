@@ -5,20 +5,8 @@
  */
 
 import type * as v from "valibot";
-import { AGENTS } from "../agents.ts";
-import {
-  BIND_ADDRESS,
-  ENDPOINT_PATH,
-  ENDPOINT_URL,
-  IMAGE,
-  LISTEN_ADDRESS,
-  NETWORK,
-  OCI_RUNTIME,
-  PATH,
-  SOCKET_PATH,
-  UPSTREAM_URL,
-  VARIABLE_NAME,
-} from "./path_and_url_schemas.ts";
+import { AGENTS, type Lane } from "../agents.ts";
+import * as places from "./path_and_url_schemas.ts";
 import { GLOBS, PRICES, PROFILES, TOOL_NAMES } from "./policy_schemas.ts";
 import {
   cappedInteger,
@@ -29,41 +17,24 @@ import {
   MAX_WAIT,
   MAX_WINDOW,
   MODEL,
+  type SettingRow,
   SWITCH,
 } from "./value_schemas.ts";
+import { MAX_FILE_BYTES } from "../git/file_change.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 
-export type { Profile } from "./policy_schemas.ts";
-
-export interface SettingRow {
-  /** What a value of config.yaml must be, and what it becomes; its metadata are `ValueTraits`. */
-  value: v.GenericSchema;
-  /** The default, as the file would have it. */
-  built_in: string | number | boolean | readonly never[] | Readonly<Record<string, never>>;
-  /** The variable that overrides it. */
-  env?: string;
-  /** The value of the variable's text, where it is not read like the file's; undefined: it does not count. */
-  fromEnv?: (text: string) => boolean | undefined;
-  /** Whether two resolutions that differ in it diverge; true except where the broker listens. */
-  compared?: false;
-  /** Whether no message shows the value, because people paste secrets here by mistake. */
-  secret?: true;
-  /** One or two sentences, without backquotes. */
-  doc: string;
-  /** Lines of YAML that show its use, for the seeded file. */
-  example?: readonly string[];
-}
+export type { Profile, ProfileCheck } from "./policy_schemas.ts";
 
 /** Variables that turn something on or off, and only with the value `1`. */
 const whenOne = (value: boolean) => (text: string) => text === "1" ? value : undefined;
 
 const AUTH = choice(["api_key", "subscription"]);
 const AGENT = choice(AGENTS.map(({ name }) => name), new Map(AGENTS.map(({ label, name }) => [label, name])));
+const ON_MOVED_BASE = choice(["merge", "promote_only"]);
 const RUNTIME = choice(["auto", "podman", "docker", "container", "deno"]);
 const USD = decimal("USD", 1_000_000);
 const COUNT = integer(0, 1_000_000_000);
 
-/** Every setting, in the order of the pages about them. */
 const TABLE = {
   vendor_a_auth: {
     value: AUTH,
@@ -182,49 +153,68 @@ const TABLE = {
     env: "TASKD_PUSH_RETRY_BACKOFF",
     doc: "Delay before the first retry, doubled for each further one; 0 disables the delay.",
   },
+  push_retry_for: {
+    value: duration({ maximum: "30d" }),
+    built_in: "24h",
+    doc: "How long an approved change that could not land is tried again by itself, at growing intervals of at most " +
+      "an hour; 0, or push_max_retries 0, leaves it to `taskd push`.",
+  },
   push_fresh_branch_tries: {
     value: integer(0, 100),
     built_in: 2,
     env: "TASKD_PUSH_FRESH_BRANCH_TRIES",
     doc: "Other branch names (agent/<id>-2, -3, ...) tried when the remote has the name already; 0 disables them.",
   },
-  network: { value: NETWORK, built_in: "taskd-egress", env: "TASKD_NETWORK", doc: "Name of the sandboxes' network." },
+  on_moved_base: {
+    value: ON_MOVED_BASE,
+    built_in: "merge",
+    doc:
+      "What becomes of an approved change to a database whose base has moved since the task began, or is open in a " +
+      "session: `merge` brings its rows into what the base holds by now, and lands nothing where that is in conflict; " +
+      "with `promote_only` it waits for a person.",
+  },
+  network: {
+    value: places.NETWORK,
+    built_in: "taskd-egress",
+    env: "TASKD_NETWORK",
+    doc: "Name of the sandboxes' network.",
+  },
   gateway_ip: {
-    value: BIND_ADDRESS,
+    value: places.BIND_ADDRESS,
     built_in: "192.168.66.1",
     env: "TASKD_GW_IP",
     doc: `Address of the gateway (port ${GATEWAY_PORT}) and the egress proxy (port ${PROXY_PORT}).`,
   },
   sandbox_image: {
-    value: IMAGE,
+    value: places.IMAGE,
     built_in: "taskd-sandbox:latest",
     env: "SANDBOX_IMAGE",
     doc: "Image of a task's sandbox.",
   },
   anchor_image: {
-    value: IMAGE,
+    value: places.IMAGE,
     built_in: "taskd-anchor:latest",
     env: "TASKD_ANCHOR_IMAGE",
     doc: "Small image that holds the network's gateway address.",
   },
-  stage_root: { value: PATH, built_in: "~/.taskd/stage", env: "STAGE_ROOT", doc: "Work trees of tasks." },
+  stage_root: { value: places.PATH, built_in: "~/.taskd/stage", env: "STAGE_ROOT", doc: "Work trees of tasks." },
   audit_root: {
-    value: PATH,
+    value: places.PATH,
     built_in: "~/.taskd/audit",
     env: "AUDIT_ROOT",
     doc: "Traces, logs and diffs of tasks; 0700, its files 0600.",
   },
   squid_run_dir: {
-    value: PATH,
+    value: places.PATH,
     built_in: "~/.taskd/squid",
     env: "SQUID_RUN_DIR",
     doc: "The egress proxy's access log.",
   },
   cache_root: {
-    value: PATH,
+    value: places.PATH,
     built_in: "~/.taskd/cache",
     env: "TASKD_CACHE_ROOT",
-    doc: "Dependency caches of repositories.",
+    doc: "Dependency caches of repositories, and mirrors of them.",
   },
   cache_quota_gb: {
     value: decimal("GiB", 1_000_000),
@@ -232,6 +222,11 @@ const TABLE = {
     env: "TASKD_CACHE_QUOTA_GB",
     doc:
       "Disk space of all caches, the longest unused evicted first; 0 disables caching also where a profile asks for it.",
+  },
+  mirror_quota_gb: {
+    value: decimal("GiB", 1_000_000),
+    built_in: 20,
+    doc: "Disk space of the mirrors of repositories below cache_root, the longest unused removed first; 0 keeps none.",
   },
   log_json: {
     value: SWITCH,
@@ -253,7 +248,7 @@ const TABLE = {
     doc: "What runs sandboxes; deno is the embedded one, for agent_d alone.",
   },
   oci_runtime: {
-    value: OCI_RUNTIME,
+    value: places.OCI_RUNTIME,
     built_in: "",
     doc: "OCI runtime under podman or docker, such as runsc or kata; empty takes theirs.",
   },
@@ -265,52 +260,52 @@ const TABLE = {
     example: ["allow_vendor_tools: [web_search]"],
   },
   "broker.socket": {
-    value: SOCKET_PATH,
+    value: places.SOCKET_PATH,
     built_in: "$TMPDIR/taskd-$UID/taskd.sock",
     env: "BROKER_SOCKET",
     compared: false,
     doc: "Unix socket of the broker, 0600 in a directory of 0700.",
   },
   "broker.addr": {
-    value: LISTEN_ADDRESS,
+    value: places.LISTEN_ADDRESS,
     built_in: "",
     env: "BROKER_ADDR",
     compared: false,
     doc: "host:port where the broker also listens, without any authentication; empty for none.",
   },
   "branch_store.socket": {
-    value: SOCKET_PATH,
+    value: places.SOCKET_PATH,
     built_in: "~/.taskd/store/taskd.sock",
     doc: "Unix socket of the branch store (taskd serve), in the store's directory, for tasks that work on databases.",
   },
   "upstreams.vendor_a": {
-    value: UPSTREAM_URL,
+    value: places.UPSTREAM_URL,
     built_in: "https://api.anthropic.com",
     doc: "Where requests of agent_a go; https, or http of localhost.",
   },
   "upstreams.vendor_b": {
-    value: UPSTREAM_URL,
+    value: places.UPSTREAM_URL,
     built_in: "https://api.openai.com",
     doc: "Where requests of agent_b go, likewise.",
   },
   "upstreams.vendor_c": {
-    value: UPSTREAM_URL,
+    value: places.UPSTREAM_URL,
     built_in: "https://generativelanguage.googleapis.com",
     doc: "Where requests of agent_c go, likewise.",
   },
   "compat.base_url": {
-    value: ENDPOINT_URL,
+    value: places.ENDPOINT_URL,
     built_in: "",
     doc: "The OpenAI-compatible endpoint of agent_d: https, or http of localhost, without a path; empty disables it.",
     example: ["base_url: http://localhost:11434"],
   },
   "compat.base_path": {
-    value: ENDPOINT_PATH,
+    value: places.ENDPOINT_PATH,
     built_in: "",
     doc: "Path joined onto each request, in the place of /v1.",
   },
   "compat.api_key_env": {
-    value: VARIABLE_NAME,
+    value: places.VARIABLE_NAME,
     built_in: "",
     secret: true,
     doc: "Name of the variable that holds the endpoint's key; the key itself is never in this file.",
@@ -320,7 +315,7 @@ const TABLE = {
     value: PRICES,
     built_in: {},
     doc:
-      "Prices by model id, USD per 1M tokens; default is for every other model. A model without one is metered at 0.",
+      "Prices by model id, USD per 1M tokens; default is for every other model. Requests to a model without one are unmetered.",
     example: ["prices:", "  small-model: { input: 0.2, output: 0.8 }", "  default: { input: 1, output: 4 }"],
   },
   "diff_policy.max_files_changed": {
@@ -345,12 +340,18 @@ const TABLE = {
     doc: "The approver has to acknowledge a diff that touches one of these paths.",
     example: ['second_look_paths: ["migrations/**"]'],
   },
+  max_file_bytes: {
+    value: integer(1, 1_000_000_000),
+    built_in: MAX_FILE_BYTES,
+    doc: "A larger file of a work tree, in bytes, is left out of the change, and the approver has to acknowledge that.",
+  },
   "profiles.repos": {
     value: PROFILES,
     built_in: {},
     doc:
       "How tasks of a repository are prepared, by host/owner/repo. Commands are lists of arguments; timeout is for " +
-      "each command, 0 is 10m; cache opts in to the dependency cache.",
+      "each command, 0 is 10m; cache opts in to the dependency cache; second_look_paths are the repository's own; checks " +
+      "are queries that the gate shows on both sides of a changed database.",
     example: [
       "repos:",
       "  git.example.com/owner/repo:",
@@ -358,6 +359,9 @@ const TABLE = {
       '    readiness: [["npm", "test"]]',
       "    timeout: 10m",
       "    cache: true",
+      '    second_look_paths: ["db/**"]',
+      "    checks:",
+      "      - { name: orders, database: shop, sql: SELECT sum(total) FROM orders }",
     ],
   },
   "ci.watch": {
@@ -388,9 +392,7 @@ const TABLE = {
   },
 } satisfies Record<string, SettingRow>;
 
-/** Dotted path of a setting in config.yaml. */
 export type SettingPath = keyof typeof TABLE;
-/** Name of a map of settings. */
 type Group = SettingPath extends infer P ? P extends `${infer G}.${string}` ? G : never : never;
 type ValueAt<P> = P extends SettingPath ? v.InferOutput<(typeof TABLE)[P]["value"]> : never;
 type NameIn<G extends Group> = SettingPath extends infer P ? P extends `${G}.${infer N}` ? N : never : never;
@@ -403,6 +405,13 @@ export type Settings = {
 };
 
 export type VendorAuth = Settings["vendor_a_auth"];
+
+/** How a lane is paid. */
+export function authOf(settings: Pick<Settings, "vendor_a_auth" | "vendor_b_auth">, lane: Lane): VendorAuth {
+  if (lane === "vendor_a") return settings.vendor_a_auth;
+  return lane === "vendor_b" ? settings.vendor_b_auth : "api_key";
+}
+
 /** What runs sandboxes; `auto` takes the first that works. */
 export type RuntimeName = Settings["runtime"];
 

@@ -15,7 +15,6 @@ export type ShownValue = string | number | boolean | ShownValue[] | { [key: stri
 
 /** What a setting's schema holds in addition to its types. */
 export interface ValueTraits {
-  /** Its name and bounds, for people. */
   type: string;
   /** The value as it is shown and compared; by default as it is. */
   show?: (value: never) => ShownValue;
@@ -25,6 +24,24 @@ export interface ValueTraits {
 
 export function traitsOf(schema: v.GenericSchema): ValueTraits {
   return v.getMetadata(schema) as unknown as ValueTraits;
+}
+
+export interface SettingRow {
+  /** What a value of config.yaml must be, and what it becomes; its metadata are {@linkcode ValueTraits}. */
+  value: v.GenericSchema;
+  /** The default, as the file would have it. */
+  built_in: string | number | boolean | readonly never[] | Readonly<Record<string, never>>;
+  env?: string;
+  /** The value of the variable's text, where it is not read like the file's; undefined: it does not count. */
+  fromEnv?: (text: string) => boolean | undefined;
+  /** Whether two resolutions that differ in it diverge; true except where the broker listens. */
+  compared?: false;
+  /** Whether no message shows the value, because people paste secrets here by mistake. */
+  secret?: true;
+  /** One or two sentences, without backquotes. */
+  doc: string;
+  /** Lines of YAML that show its use, for the seeded file. */
+  example?: readonly string[];
 }
 
 /** A check whose message depends on the value; `fault` returns undefined for a value that is allowed. */
@@ -46,12 +63,10 @@ export function faultOf(parse: () => unknown): TaskdError | undefined {
   return undefined;
 }
 
-/** A rule and what to do about it, as one message. */
 export function withHint(rule: string, hint: string | undefined): string {
   return hint === undefined ? rule : `${rule}\n${hint}`;
 }
 
-/** Text without control characters. */
 export function text(rule: string, hint?: string) {
   return v.pipe(
     v.string(({ input }) => withHint(["number", "boolean"].includes(typeof input) ? `${rule}, in quotes` : rule, hint)),
@@ -72,7 +87,6 @@ export const MODEL = textLike(/^(?:[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199})?$/, {
   rule: "must be a model's id: at most 200 of A-Z a-z 0-9 . _ : / @ + -",
 });
 
-/** One of a few words, or another name for one. */
 export function choice<T extends string>(words: readonly T[], aliases: ReadonlyMap<string, T> = new Map()) {
   const rule = `must be one of ${words.join(", ")}`;
   return v.pipe(
@@ -130,13 +144,11 @@ export const MAX_WINDOW = "3650d";
 
 interface DurationOptions {
   maximum: string;
-  /** Smallest value other than zero. */
   minimum?: string;
   /** The value of zero, where that is not zero. */
   zero_means?: string;
 }
 
-/** A duration; its value is in milliseconds. */
 export function duration({ maximum, minimum, zero_means = "0" }: DurationOptions) {
   const bounds = minimum === undefined ? `of at most ${maximum}` : `from ${minimum} to ${maximum}, or 0`;
   const rule = `must be a duration ${bounds}`;

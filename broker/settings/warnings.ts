@@ -28,7 +28,7 @@ export function startWarnings(settings: Settings): string[] {
   if (compat.base_url !== "" && !Object.hasOwn(prices, "default") && !Object.hasOwn(prices, compat.model)) {
     const model = compat.model === "" ? "the endpoint's models" : compat.model;
     warnings.push(
-      `compat.prices has no price for ${model}: its requests are metered at 0, and only task_max_requests bounds them`,
+      `compat.prices has no price for ${model}: its requests are unmetered, and only task_max_requests bounds them`,
     );
   }
   return warnings;

@@ -9,13 +9,11 @@ import { type Document, isCollection, isMap, LineCounter, type Node, parseDocume
 import * as v from "valibot";
 import { type ConfigPlace, describeValue, InvalidConfig, quoteText } from "./invalid_config.ts";
 
-/** The longest file that is read, in UTF-16 units. */
 const MAX_FILE_LENGTH = 1_048_576;
 /** The deepest nesting; the deepest setting needs seven levels. */
 const MAX_DEPTH = 16;
 const MAX_NODES = 20_000;
 
-/** A key or index on the way from the root to a value. */
 type Step = string | number;
 
 export class YamlFile {

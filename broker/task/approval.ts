@@ -7,17 +7,18 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { NotAcknowledged } from "./not_acknowledged.ts";
 import type { TaskRecord } from "./schema.ts";
-import type { Move } from "./stages.ts";
+import type { Approval, Decider, Move, Seen } from "./stages.ts";
 
 export interface ApprovalRequest {
-  /** SHA-256 of the diff that was read, in hex. */
+  /** The digest of what was read, in hex. */
   diff_sha256: string;
-  /** Categories that were looked at. */
   acknowledge: readonly string[];
+  /** What was shown, as the client reports it. */
+  seen?: Seen | undefined;
+  by?: Decider | undefined;
 }
 
 export interface GateTime {
-  /** Wall-clock milliseconds. */
   now_ms: number;
   /** Milliseconds that this broker has seen the task wait, by the monotonic clock; 0 when it has not. */
   waited_ms?: number;
@@ -25,7 +26,7 @@ export interface GateTime {
 
 /**
  * Milliseconds until the gate shuts by itself, 0 or less when it has; undefined when it never does. The wall clock counts
- * through restarts; the monotonic one besides it, so that setting the clock back does not hold a gate open.
+ * through restarts; the monotonic one beside it, so that setting the clock back does not hold a gate open.
  */
 export function gateExpiresIn(record: TaskRecord, time: GateTime): number | undefined {
   if (record.stage !== "awaiting_approval" || record.gate === undefined || record.gate.timeout_ms === 0) {
@@ -35,10 +36,16 @@ export function gateExpiresIn(record: TaskRecord, time: GateTime): number | unde
   return Math.min(Date.parse(record.stage_since) + timeout_ms - time.now_ms, timeout_ms - (time.waited_ms ?? 0));
 }
 
+/** Where a task stands, after "it is". */
+export function standing({ stage, outcome }: Pick<TaskRecord, "stage" | "outcome">): string {
+  return outcome === undefined ? `in ${stage}` : `done (${outcome})`;
+}
+
 function requireOpen(record: TaskRecord, time: GateTime): void {
   if (record.stage !== "awaiting_approval") {
-    const state = record.outcome === undefined ? `in ${record.stage}` : `done (${record.outcome})`;
-    throw new TaskdError("wrong_state", `The task is ${state} and waits for no approval`);
+    throw new TaskdError("wrong_state", `The task ${record.id} is ${standing(record)} and waits for no approval`, {
+      hint: "taskd pending lists the tasks that do",
+    });
   }
   const left_ms = gateExpiresIn(record, time);
   if (left_ms === undefined || left_ms > 0) return;
@@ -54,28 +61,31 @@ export function approvalMove(record: TaskRecord, request: ApprovalRequest, time:
   requireOpen(record, time);
   const { diff_sha256 = "", gate } = record;
   if (request.diff_sha256 !== diff_sha256) {
-    throw new TaskdError("stale_diff", `The diff at the gate has the SHA-256 ${diff_sha256}: read that one`);
+    throw new TaskdError("stale_diff", `What is at the gate has the digest ${diff_sha256}: read that`);
   }
   const acknowledged = new Set(request.acknowledge);
   const required = gate?.second_look ?? [];
   const missing = required.filter((category) => !acknowledged.has(category));
   if (missing.length > 0) throw new NotAcknowledged(missing, `Acknowledge also: ${missing.join(", ")}`);
   // What the gate does not ask for is not written down as looked at.
-  return { from: "awaiting_approval", to: "pushing", approval: { diff_sha256, acknowledged: [...required] } };
+  const { seen, by } = request;
+  const approval: Approval = {
+    diff_sha256,
+    acknowledged: [...required],
+    ...(seen === undefined ? {} : { seen }),
+  };
+  return { from: "awaiting_approval", to: "pushing", approval, ...(by && { by }) };
 }
 
-/**
- * The move that a denial makes; `reason` is the person's own.
- *
- * @throws {TaskdError} `wrong_state` or `expired`.
- */
+/** The move that a denial makes; `reason` is the person's own; throws `wrong_state` or `expired`. */
 export function denialMove(record: TaskRecord, reason: string, time: GateTime): Move {
   requireOpen(record, time);
   return denied(reason);
 }
 
 export function expiryMove(record: TaskRecord): Move {
-  return denied(`it was not approved within approval_timeout (${record.gate?.timeout_ms ?? 0} ms)`);
+  const reason = `it was not approved within approval_timeout (${record.gate?.timeout_ms ?? 0} ms)`;
+  return { ...denied(reason), by: { via: "approval_timeout", who: "taskd" } };
 }
 
 function denied(reason: string): Move {

@@ -7,11 +7,14 @@
 
 import { formatDuration } from "../../lib/text/duration.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import type { ComparedTable } from "../../lib/sqlite/row_diff.ts";
-import type { RowDiff } from "../../lib/sqlite/diff_result.ts";
+import type { ColumnSpread } from "../../lib/sqlite/row_spread.ts";
+import { definitionLines, otherPagesText, rowText, tableNotes, valueText } from "../../lib/sqlite/diff_text.ts";
 import type { DiffFacts } from "../git/diff_facts.ts";
+import { diffFiles } from "../git/file_change.ts";
 import type { PolicyVerdict } from "../git/diff_policy.ts";
-import type { BriefDatabase, BriefDiff, BriefFlag, SetupEvidence, SpendFigures, TrustBrief } from "./schema.ts";
+import type { BriefDiff, BriefFlag, SetupEvidence, SpendFigures, TrustBrief } from "./schema.ts";
+import type { BriefCheck, BriefDatabase, CheckAnswer } from "./database_schema.ts";
+import { answerLines, briefTables, rowCount, spreadLines } from "./seen.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 import { plural } from "../../lib/text/plural.ts";
 
@@ -19,7 +22,6 @@ import { plural } from "../../lib/text/plural.ts";
 export interface BriefInput {
   task_id: string;
   instruction: string;
-  /** Canonical form of the repository. */
   repo: string;
   base_commit?: string;
   /** Sandbox runtime: podman, deno. */
@@ -30,7 +32,6 @@ export interface BriefInput {
   agent: string;
   /** As asked for; absent when the agent chose. */
   model?: string;
-  /** Hash of the settings under which the task ran. */
   policy_hash?: string;
   /** 0 where a subscription pays. */
   budget_usd?: number;
@@ -44,19 +45,13 @@ export interface BriefInput {
   databases?: BriefDatabase[];
 }
 
-/** The second-look category of a task that changed a database. */
 export const DATABASE = "database";
 
 /** Files that a brief lists; the diff has them all. */
 export const MAX_FILES = 1_000;
-/** Paths that a brief lists for each category. */
 const MAX_PATHS = 100;
-/** A row of a database in the text. */
-const MAX_ROW_CHARS = 500;
-/** Lines of files and paths in the text. */
 const MAX_SHOWN = 40;
 
-/** What may be missing: each entry says what, or nothing. */
 const GAPS: readonly ((input: BriefInput) => string | undefined)[] = [
   ({ base_commit }) => base_commit === undefined ? "the commit that the work started from" : undefined,
   ({ image, image_digest, runtime }) =>
@@ -126,6 +121,51 @@ export function buildBrief(input: BriefInput): TrustBrief {
   };
 }
 
+/** Tables that have a category of their own, when the brief does not show all of their rows. */
+const MAX_NAMED = 100;
+
+/**
+ * Categories of what a person is not shown by the brief: rows of a table, tables, definitions, each with its number. Who
+ * reads them to the end acknowledges them by that.
+ */
+export function unreadData(databases: readonly BriefDatabase[]): string[] {
+  const more = briefTables(databases).filter(({ to, of, unread }) => to < of || unread);
+  const own = new Set(more.slice(0, MAX_NAMED));
+  return databases.flatMap((database) => {
+    const { db, base, more_tables, schema, more_schema } = database;
+    const tables = more.filter((table) => table.database === db);
+    const named = tables.filter((table) => own.has(table));
+    const unlisted = tables.length - named.length + more_tables;
+    const unseen = more_schema +
+      schema.filter(({ before, after }) => before === undefined && after === undefined).length;
+    return [
+      ...named.map(({ category }) => category),
+      ...unlisted === 0 ? [] : [`tables:${unlisted}:${db}@${base}`],
+      ...unseen === 0 ? [] : [`definitions:${unseen}:${db}@${base}`],
+    ];
+  });
+}
+
+/** What the profile's checks expect and did not find: as with the diff policy, no acknowledgement helps. */
+export function failedChecks(databases: readonly BriefDatabase[] = []): PolicyVerdict["blocked"] {
+  return databases.flatMap(({ db, base, checks = [] }) =>
+    checks.filter(({ holds }) => holds === false).map(({ name, expect, before, after }) => ({
+      rule: "checks" as const,
+      check: name,
+      message: `the check ${name} of ${db}@${base} does not hold (${expect}): ${answerText(before)} -> ${
+        answerText(after)
+      }`,
+    }))
+  );
+}
+
+const answerText = (answer: CheckAnswer) => answerLines(answer, valueText).join("; ");
+
+function checkLine({ name, expect, holds, before, after }: BriefCheck): string {
+  const verdict = holds === undefined ? "" : ` (${expect}: ${holds ? "holds" : "DOES NOT HOLD"})`;
+  return `${name}${verdict}: ${answerText(before)} -> ${answerText(after)}`;
+}
+
 /** One flag for all databases: what is promoted is approved together. */
 function databaseFlags(databases: readonly BriefDatabase[]): BriefFlag[] {
   const all = databases.filter(({ changed }) => changed).flatMap(databaseParts);
@@ -134,35 +174,58 @@ function databaseFlags(databases: readonly BriefDatabase[]): BriefFlag[] {
   return [{ category: DATABASE, reason, count: all.length, paths: all.slice(0, MAX_PATHS) }];
 }
 
-function databaseParts({ db, base, tables, schema, other_changes, ...more }: BriefDatabase): BriefFlag["paths"] {
+function databaseParts({ db, base, tables, schema, settings, ...more }: BriefDatabase): BriefFlag["paths"] {
   const address = `${db}@${base}`;
   const unlisted = more.more_tables + more.more_schema;
   return [
-    ...schema.map(({ type, name, change }) => ({ path: `${address} ${type} ${name}`, detail: `definition ${change}` })),
     ...tables.map((table) => ({ path: `${address} table ${table.table}`, detail: tableText(table) })),
-    ...(other_changes ? [{ path: address, detail: "bytes differ that are no row and no definition" }] : []),
+    ...schema.map(({ type, name, change }) => ({ path: `${address} ${type} ${name}`, detail: `definition ${change}` })),
+    ...(settings ?? []).map(({ setting, before, after }) => ({
+      path: `${address} setting ${setting}`,
+      detail: `${before} -> ${after}`,
+    })),
+    ...otherChanges(more).map((detail) => ({ path: address, detail })),
     ...(unlisted > 0 ? [{ path: address, detail: `${unlisted} more tables and definitions` }] : []),
   ];
 }
 
-function tableText({ change, rows_added, rows_changed, rows_removed, storage_rows }: ComparedTable): string {
-  const index = storage_rows === undefined ? "" : `; ${storage_rows} in the tables of its full-text index`;
-  const counts = `${rows_added} added, ${rows_changed} changed, ${rows_removed} removed${index}`;
-  if (change === "schema") return `other columns: rows are not compared${index}`;
-  return change === "changed" ? `rows: ${counts}` : `table ${change}; rows: ${counts}`;
+/** In briefs of earlier versions nothing says what it is. */
+function otherChanges({ other_changes, other_pages }: Pick<BriefDatabase, "other_changes" | "other_pages">): string[] {
+  if (other_pages === undefined) return other_changes ? ["bytes differ that are no row and no definition"] : [];
+  return [otherPagesText(other_pages)].filter((text) => text !== undefined);
 }
 
-function briefDiff({ diff_sha256, tree, files_changed, lines_changed, files }: DiffFacts): BriefDiff {
+function tableText(table: BriefDatabase["tables"][number]): string {
+  const { change, rows_added, rows_changed, rows_removed, storage_rows } = table;
+  const index = storage_rows === undefined ? [] : [`${storage_rows} in the tables of its full-text index`];
+  const counts = `${rows_added} added, ${rows_changed} changed, ${rows_removed} removed`;
+  const rows = change === "schema"
+    ? "other columns: rows are not compared"
+    : change === "changed"
+    ? `rows: ${counts}`
+    : `table ${change}; rows: ${counts}`;
+  return [rows, ...index, ...tableNotes(table)].join("; ");
+}
+
+function briefDiff({ tree, files_changed, lines_changed, files }: DiffFacts): BriefDiff {
   const listed = files.slice(0, MAX_FILES);
   return {
-    sha256: diff_sha256,
     tree,
     files_changed,
     lines_changed,
-    files: listed.map(({ path, status, added, deleted, binary }) => ({ path, status, added, deleted, binary })),
+    diff_files: diffFiles(files).reduce((sum, { heads }) => sum + heads, 0),
+    files: listed.map(({ path, status, added, deleted, binary, from }) => ({
+      path,
+      status,
+      added,
+      deleted,
+      binary,
+      ...from === undefined ? {} : { from },
+    })),
   };
 }
 
+const BAR_LENGTH = 20;
 const NOT_KNOWN = "not known";
 
 /** The brief as text for a terminal: no line in it can act on one, or pose as another. */
@@ -179,7 +242,7 @@ export function renderBrief(brief: TrustBrief): string {
     ["policy", brief.policy_hash ?? NOT_KNOWN],
     ["budget", brief.budget_usd === null ? NOT_KNOWN : `$${brief.budget_usd.toFixed(2)}`],
     ["spent", brief.spend === null ? NOT_KNOWN : spendText(brief.spend)],
-    ["diff", brief.diff === null ? NOT_KNOWN : `SHA-256 ${brief.diff.sha256}`],
+    ["tree", brief.diff?.tree ?? NOT_KNOWN],
   ];
   const width = Math.max(...lines.map(([label]) => label.length));
   return [
@@ -207,8 +270,13 @@ export function renderBrief(brief: TrustBrief): string {
 }
 
 /** A heading and its lines; `count` is how many there are in all. */
-function section(heading: string, items: readonly string[], count = items.length): string[] {
-  const shown = items.slice(0, MAX_SHOWN);
+function section(
+  heading: string,
+  items: readonly string[],
+  count: number = items.length,
+  most: number = MAX_SHOWN,
+): string[] {
+  const shown = items.slice(0, most);
   const rest = count - shown.length;
   return [
     "",
@@ -225,23 +293,45 @@ function spendText({ usd, requests, unmetered_requests, priced }: SpendFigures):
   return unmetered_requests === 0 ? amount : `${amount}, ${unmetered_requests} of them unmetered`;
 }
 
-function fileLine({ path, status, added, deleted, binary }: BriefDiff["files"][number]): string {
-  return `${status.padEnd(12)} +${added} -${deleted}${binary ? " binary" : ""}  ${path}`;
+function fileLine({ path, status, added, deleted, binary, from }: BriefDiff["files"][number]): string {
+  const origin = from === undefined ? "" : `  (${from.kind} from ${from.path}, ${from.similarity}% the same)`;
+  return `${status.padEnd(12)} +${added} -${deleted}${binary ? " binary" : ""}  ${path}${origin}`;
 }
 
-/** Rows of a changed database; which tables there are stands among the flags. */
-function databaseLines({ db, base, changed, tables }: BriefDatabase): string[] {
+/** Definitions and rows of a changed database; which tables there are stands among the flags. */
+function databaseLines({ db, base, changed, tables, schema, checks = [] }: BriefDatabase): string[] {
   if (!changed) return section(`database ${db}@${base}: unchanged`, []);
-  return tables.flatMap(({ table, rows = [], ...counts }) => {
-    const total = counts.rows_added + counts.rows_changed + counts.rows_removed;
-    return rows.length === 0 ? [] : section(`database ${db}@${base}, table ${table}:`, rows.map(rowText), total);
-  });
+  const defined = schema.filter(({ before, after }) => before !== undefined || after !== undefined);
+  return [
+    ...checks.length === 0 ? [] : section(`database ${db}@${base}, checks before -> after:`, checks.map(checkLine)),
+    ...defined.length === 0
+      ? []
+      : section(`database ${db}@${base}, definitions:`, defined.flatMap(definitionLines), undefined, Infinity),
+    ...tables.flatMap(({ table, rows = [], spread = [], ...counts }) => {
+      const total = rowCount(counts);
+      const of = `database ${db}@${base}, table ${table}`;
+      return [
+        ...spread.flatMap((column) =>
+          section(
+            `${of}, where its ${total} rows fall by ${column.column}:`,
+            barLines(column, total),
+            undefined,
+            Infinity,
+          )
+        ),
+        ...rows.length === 0 ? [] : section(`${of}:`, rows.map(rowText), total),
+      ];
+    }),
+  ];
 }
 
-function rowText({ change, key, before, after }: RowDiff): string {
-  const [old, now] = [before, after].map((values) => values === undefined ? undefined : JSON.stringify(values));
-  const values = change === "changed" ? `${old} -> ${now}` : now ?? old ?? "";
-  return `${change.padEnd(8)} ${JSON.stringify(key)} ${values}`.slice(0, MAX_ROW_CHARS);
+/** A bar of up to twenty for each bin, before its number, so that the value's own width moves neither. */
+function barLines(spread: ColumnSpread, total: number): string[] {
+  const lines = spreadLines(spread, valueText);
+  const width = Math.max(...lines.map(({ count }) => count.length));
+  return lines.map(({ value, rows, count }) =>
+    `${"#".repeat(Math.ceil(BAR_LENGTH * rows / total)).padEnd(BAR_LENGTH)} ${count.padStart(width)}  ${value}`
+  );
 }
 
 function setupLines({ commands, cache }: SetupEvidence): string[] {

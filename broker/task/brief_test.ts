@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { type BriefInput, buildBrief, MAX_FILES, renderBrief } from "./brief.ts";
+import { type BriefInput, buildBrief, MAX_FILES, renderBrief, unreadData } from "./brief.ts";
+import type { BriefDatabase } from "./database_schema.ts";
 import type { DiffFacts } from "../git/diff_facts.ts";
 import type { FileChange } from "../git/file_change.ts";
 import { evaluateDiffPolicy } from "../git/diff_policy.ts";
@@ -22,7 +23,7 @@ const FACTS: DiffFacts = {
   files: [FILE],
   files_changed: 1,
   lines_changed: 4,
-  diff_sha256: "d".repeat(64),
+  change_sha256: "d".repeat(64),
   flags: [{ category: "symlink", path: "link", detail: "to /etc, outside of the repository" }],
 };
 const POLICY = { max_files_changed: 0, max_lines_changed: 3, blocked_paths: [], second_look_paths: ["src/**"] };
@@ -51,7 +52,7 @@ const WHOLE: BriefInput = {
 };
 
 // conformance: b2.profiles.evidence b2.cache.brief
-Deno.test("a brief tells what was established, what to look at twice, and what not", () => {
+Deno.test("a brief lists what was established, what to look at twice, and what not", () => {
   assertEquals(
     renderBrief(buildBrief(WHOLE)),
     `task         t1
@@ -65,7 +66,7 @@ model        m-1
 policy       ${"f".repeat(64)}
 budget       $2.00
 spent        $0.1234 in 3 requests
-diff         SHA-256 ${"d".repeat(64)}
+tree         2222222222222222222222222222222222222222
 
 changed: 1 file, 4 lines
   modified     +3 -1  src/a.ts
@@ -73,7 +74,7 @@ changed: 1 file, 4 lines
 refused by the diff policy:
   4 lines added and deleted, and max_lines_changed is 3
 
-look twice, symlink: a symbolic link
+look twice, symlink: a symbolic link is added, changed, replaced or removed
   link (to /etc, outside of the repository)
 
 look twice, path:src/**: second_look_paths has src/**
@@ -111,7 +112,7 @@ Deno.test("a brief shows spend of which nothing is known as unmetered, not as an
   assertMatch(renderBrief(buildBrief({ ...WHOLE, spend })), /spent +unmetered, 2 requests/);
 });
 
-Deno.test("a full-text table has one line, which counts what differs in its index", () => {
+Deno.test("briefs of earlier versions keep what they said of tables", () => {
   const table = { table: "docs", change: "changed", rows_added: 1, rows_removed: 0, rows_changed: 0 } as const;
   const database = { db: "shop", base: "main", changed: true, more_tables: 0, more_schema: 0, other_changes: false };
   const tables = [{ ...table, storage_rows: 7 }, { ...table, change: "schema" as const, storage_rows: 2 }, table];
@@ -121,6 +122,44 @@ Deno.test("a full-text table has one line, which counts what differs in its inde
     "other columns: rows are not compared; 2 in the tables of its full-text index",
     "rows: 1 added, 0 changed, 0 removed",
   ]);
+});
+
+Deno.test("what a brief does not show of databases is named, each with its number", () => {
+  const table = (name: string, rows_changed: number, shown = 0): BriefDatabase["tables"][number] => ({
+    table: name,
+    change: "changed",
+    rows_added: 0,
+    rows_removed: 0,
+    rows_changed,
+    rows: Array.from({ length: shown }, (_, id) => ({ change: "changed", key: { id } })),
+  });
+  const of = (tables: BriefDatabase["tables"], more: Partial<BriefDatabase> = {}) =>
+    unreadData([{
+      db: "shop",
+      base: "main",
+      changed: true,
+      tables,
+      more_tables: 0,
+      schema: [],
+      more_schema: 0,
+      other_changes: false,
+      ...more,
+    }]);
+  assertEquals(of([]), []);
+  assertEquals(of([table("items", 10, 10), table("none", 0)]), []);
+  assertEquals(of([table("orders", 31, 10)]), ["rows:31:shop@main:orders"]);
+  // Nothing that a terminal, a shell or a reader could take for something else.
+  const odd = of([table("a b'\u202e\n\ud800", 1)]);
+  assertEquals(odd, ["rows:1:shop@main:a%20b'%E2%80%AE%0A%EF%BF%BD"]);
+  const unread = { unread: "database disk image is malformed" };
+  for (const [count, shown] of [[0, 0], [31, 10], [10, 10]] as const) {
+    assertEquals(of([{ ...table("orders", count, shown), ...unread }]), [`unread:${count}:shop@main:orders`]);
+  }
+  const many = of(Array.from({ length: 103 }, (_, at) => table(`t${at}`, 1)), { more_tables: 4 });
+  assertEquals([many.length, many.at(-1)], [101, "tables:7:shop@main"]);
+  const schema = [{ type: "view", name: "v", change: "added" } as const];
+  assertEquals(of([], { schema, more_schema: 2 }), ["definitions:3:shop@main"]);
+  assertEquals(of([], { schema: [{ ...schema[0]!, after: "CREATE VIEW v" }] }), []);
 });
 
 Deno.test("half an answer is a gap, too", () => {

@@ -1,7 +1,6 @@
 /**
- * Task ids: 128 random bits in lower-case hex, minted by the broker alone. People may
- * write any prefix that names one task; what names none or several is an error that
- * says so, and never a guess.
+ * Task ids: 128 random bits in lower-case hex, minted by the broker alone. People may write any prefix that names one
+ * task; what names none or several is an error that says so, and never a guess.
  */
 
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
@@ -10,7 +9,6 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** Hex digits of an id: 128 bits, so that two never collide. */
 const TASK_ID_DIGITS = 32;
-/** How many of the tasks that a prefix could mean are named in the error. */
 const NAMED_CANDIDATES = 4;
 
 export function newTaskId(random: RandomBytes): string {
@@ -26,7 +24,6 @@ export function isTaskId(text: string): boolean {
 export interface Identified {
   /** In the singular; the plural takes an s. */
   called: string;
-  /** The command that lists them. */
   listed_by: string;
 }
 

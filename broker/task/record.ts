@@ -1,16 +1,15 @@
 /**
- * What is known of a task, derived from the rows of its trace and nothing else: every
- * prefix of a trace gives the record as it was then. A row that could not have
- * followed is `corrupt`, never overlooked.
+ * What is known of a task, derived from the rows of its trace and nothing else: every prefix of a trace gives the
+ * record as it was then. A row that could not have followed is `corrupt`, never overlooked.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
 import type { Row } from "./rows.ts";
 import type { TaskRecord } from "./schema.ts";
-import type { Json } from "./values.ts";
-import { moveProblem } from "./stages.ts";
+import type { Json } from "./value_schemas.ts";
+import { gateContradiction } from "./binding.ts";
+import { isWaiting, moveProblem } from "./stages.ts";
 
-/** The most pushes and facts that a record keeps. */
 const MAX_ENTRIES = 1_024;
 
 function impossible(row: Row, problem: string): TaskdError {
@@ -33,7 +32,10 @@ export function foldRow(record: TaskRecord | undefined, row: Row): TaskRecord {
   }
   if (row.seq !== record.seq + 1) throw impossible(row, `it follows row ${record.seq}`);
   if (record.stage === "done" && row.type !== "cut") throw impossible(row, "the task has ended before");
-  return { ...record, ...changes(record, row), updated_at: row.ts, seq: row.seq };
+  const { reason, ...kept } = record;
+  // The reason is that of the stage which the task is in.
+  const before = row.type === "stage" || reason === undefined ? kept : record;
+  return { ...before, ...changes(record, row), updated_at: row.ts, seq: row.seq };
 }
 
 function noEvidence(): Record<string, Json> {
@@ -48,8 +50,10 @@ function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
     case "stage": {
       const problem = moveProblem(record.stage, row);
       if (problem !== undefined) throw impossible(row, problem);
-      const { outcome, reason, gate, approval, pushed } = row;
+      const { outcome, reason, gate, approval, pushed, by } = row;
       const diff_sha256 = gate?.diff_sha256;
+      const contradiction = gate && gateContradiction(gate, row);
+      if (contradiction !== undefined) throw impossible(row, contradiction);
       if (approval !== undefined && approval.diff_sha256 !== record.diff_sha256) {
         throw impossible(row, "another diff was approved than the one at the gate");
       }
@@ -60,7 +64,12 @@ function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
         ...(reason === undefined ? {} : { reason }),
         ...(gate === undefined ? {} : { gate }),
         ...(diff_sha256 === undefined ? {} : { diff_sha256 }),
-        ...(approval === undefined ? {} : { acknowledgements: approval.acknowledged }),
+        ...(approval === undefined ? {} : {
+          acknowledgements: approval.acknowledged,
+          approval: { ...approval, at: row.ts, ...(by === undefined ? {} : { by }) },
+        }),
+        ...(by === undefined || row.to !== "done" ? {} : { ended_by: by }),
+        ...(by === undefined || !isWaiting(row.from) || row.to !== "pushing" ? {} : { push_asked: { at: row.ts, by } }),
         ...(pushed === undefined ? {} : { pushed }),
       };
     }
@@ -77,9 +86,12 @@ function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
     }
     case "push_attempt": {
       if (record.stage !== "pushing") throw impossible(row, `nothing is pushed in ${record.stage}`);
-      if (record.push_attempts.length >= MAX_ENTRIES) throw impossible(row, `it has over ${MAX_ENTRIES} pushes`);
       const { remote, branch, commit } = row;
-      return { push_attempts: [...record.push_attempts, { remote, branch, commit }], push_begun_at: row.ts };
+      const others = record.push_attempts.filter((one) =>
+        one.remote !== remote || one.branch !== branch || one.commit !== commit
+      );
+      if (others.length >= MAX_ENTRIES) throw impossible(row, `it has over ${MAX_ENTRIES} branches`);
+      return { push_attempts: [...others, { remote, branch, commit }], push_begun_at: row.ts };
     }
     case "spend":
       return { spend: row.spend };

@@ -48,6 +48,7 @@ Deno.test("the record says what the rows say", () => {
     diff_sha256: SHA,
     gate: { diff_sha256: SHA, second_look: ["ci_files", "lockfile"], timeout_ms: 60_000 },
     acknowledgements: ["ci_files", "lockfile"],
+    approval: { diff_sha256: SHA, acknowledged: ["ci_files", "lockfile"], at: "2026-01-01T00:00:08.000Z" },
     push_attempts: [{ remote: "https://example.com/o/r", branch: "agent/1", commit: "c" }],
     push_begun_at: "2026-01-01T00:00:09.000Z",
     pushed: { branch: "agent/1", commit: "c" },

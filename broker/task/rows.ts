@@ -1,45 +1,40 @@
 /**
- * The rows of a trace: what can happen to a task, and how it is written down as one
- * JSON line. Lines are chained: each names the SHA-256 of the line before, newline
- * included, so that `sed -n 3p trace | sha256sum` is what row 4 has as `prev`.
+ * The rows of a trace: what can happen to a task, and how it is written down as one JSON line. Lines are chained: each
+ * names the SHA-256 of the line before, newline included, so that `sed -n 3p trace | sha256sum` is what row 4 has as
+ * `prev`. And each has a checksum of its own, which proves the last one, too.
  *
- * What came from an agent has `src` `agent` and can be nothing but output and the
- * agent's own claim of its cost; everything that decides about a task is `broker`'s.
- * Control and direction characters are written as JSON escapes, so that a trace is
- * safe to show on a terminal.
+ * What came from an agent has `src` `agent` and can be nothing but output and the agent's own claim of its cost;
+ * everything that decides about a task is `broker`'s. Control and direction characters are written as JSON escapes, so
+ * that a trace is safe to show on a terminal.
  */
 
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
+import { sealJson, unsealJson } from "../../lib/sealed_json.ts";
 import { escapeJson } from "../../lib/text/sanitize.ts";
 import { MAX_OUTPUT_CHARS, ROW_EVENTS } from "./schema.ts";
 import type { Move } from "./stages.ts";
-import { COUNT, SHA256, TIME } from "./values.ts";
+import { COUNT, SHA256, TIME } from "./value_schemas.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 
 /** The most bytes of a line: text of the greatest length, every character escaped, and room for the rest. */
 export const MAX_LINE_BYTES = 1_048_576;
-/** What the first row has as `prev`. */
 export const NO_PREVIOUS: string = "0".repeat(64);
 
 type EventOf<T extends keyof typeof ROW_EVENTS> = {
   [N in T]: { type: N } & v.InferOutput<(typeof ROW_EVENTS)[N]>;
 }[T];
 
-/** What is written down on behalf of an agent. */
 export type AgentEvent = EventOf<"output" | "claimed">;
 
-/** What the broker writes down. */
 export type BrokerEvent =
   | { type: "stage" } & Move
   | EventOf<Exclude<keyof typeof ROW_EVENTS, AgentEvent["type"] | "stage">>;
 
 export type TaskEvent = BrokerEvent | AgentEvent;
 
-/** What every row has besides its event. */
 export interface RowHead {
   v: 1;
-  /** Counts from 1. */
   seq: number;
   /** ISO 8601 UTC, of the wall clock; may step back. */
   ts: string;
@@ -68,10 +63,8 @@ const SCHEMAS: ReadonlyMap<string, v.GenericSchema> = new Map(
   ]),
 );
 
-/** A row and the line that it is written as. */
 export interface EncodedRow {
   row: Row;
-  /** With its newline. */
   line: Uint8Array;
   /** SHA-256 of `line`: the next row's `prev`. */
   sha256: string;
@@ -97,7 +90,7 @@ export function encodeRow(event: TaskEvent, at: { seq: number; now_ms: number; p
   const { type, ...fields } = bounded(event);
   const head = { v: 1, seq: at.seq, ts: new Date(at.now_ms).toISOString() };
   const whole = { ...head, src: OF_AGENT.has(type) ? "agent" : "broker", type, ...fields, prev: at.prev };
-  const line = encoder.encode(escapeJson(JSON.stringify(whole)) + "\n");
+  const line = encoder.encode(sealJson(escapeJson(JSON.stringify(whole))) + "\n");
   if (line.length > MAX_LINE_BYTES) {
     throw new TaskdError("too_large", `Cannot write a ${type} row: it has ${line.length} of ${MAX_LINE_BYTES} bytes`);
   }
@@ -106,11 +99,12 @@ export function encodeRow(event: TaskEvent, at: { seq: number; now_ms: number; p
   return { row: parsed, line, sha256: sha256Hex(line) };
 }
 
-/** The row that `line` holds; otherwise what is wrong with it. */
 export function parseLine(line: Uint8Array): Row | string {
   let value: unknown;
   try {
-    value = JSON.parse(decoder.decode(line));
+    const unsealed = unsealJson(decoder.decode(line));
+    if (unsealed === undefined) return "its checksum does not match";
+    value = JSON.parse(unsealed.json);
   } catch {
     return "it is not JSON";
   }

@@ -1,14 +1,15 @@
 /**
  * The one schema of everything that is kept of tasks: what was asked for, the parts of a trace's rows, the record, its
- * entry in a list, the trust brief, the figures over many tasks. The types follow from the schemas, and so do the
- * checks of rows, of requests and of answers, and openapi.json. Objects refuse fields that they do not have.
+ * entry in a list, the trust brief. The types follow from the schemas, and so do the checks of rows, of requests and of
+ * answers, and openapi.json. Objects refuse fields that they do not have.
  *
  * Names are those of the contract; times are ISO 8601 in UTC, money is USD.
  */
 
 import * as v from "valibot";
-import { APPROVAL, GATE, type Outcome, OUTCOMES, PUSHED, type Stage, STAGES } from "./stages.ts";
-import { AMOUNT, COUNT, JSON_VALUE, RANDOM_ID, SHA256, TEXT, TIME, WORD, WORDS } from "./values.ts";
+import { BRIEF_DATABASE } from "./database_schema.ts";
+import { APPROVAL, DECIDER, GATE, type Outcome, OUTCOMES, PUSHED, type Stage, STAGES } from "./stages.ts";
+import { AMOUNT, COUNT, JSON_VALUE, RANDOM_ID, SHA256, TEXT, TIME, WORD, WORDS } from "./value_schemas.ts";
 
 /** The most characters of an instruction. */
 export const MAX_INSTRUCTION_CHARS = 100_000;
@@ -23,7 +24,7 @@ export const MAX_DATABASES = 16;
 const name = v.pipe(WORD, v.minLength(1));
 const port = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65_535));
 const stage = v.picklist(Object.keys(STAGES) as Stage[]);
-const OUTCOME_NAMES = Object.keys(OUTCOMES) as Outcome[];
+export const OUTCOME_NAMES = Object.keys(OUTCOMES) as Outcome[];
 const outcome = v.picklist(OUTCOME_NAMES);
 
 /** What a person asks for. It travels as one value, from the command line to the sandbox and the pull request. */
@@ -55,7 +56,6 @@ export const SUBMIT_REQUEST = v.strictObject({
   /** Databases of the branch store that the task gets a branch of. */
   databases: v.exactOptional(v.pipe(v.array(name), v.maxLength(MAX_DATABASES))),
 });
-/** See {@linkcode SUBMIT_REQUEST}. */
 export type SubmitRequest = v.InferOutput<typeof SUBMIT_REQUEST>;
 
 /** A request that the broker itself makes, too: the instruction of a retry also describes failed checks. */
@@ -92,7 +92,6 @@ export const SPEND = v.strictObject({
   /** Whether `usd` covers every request. */
   priced: v.boolean(),
 });
-/** See {@linkcode SPEND}. */
 export type SpendFigures = v.InferOutput<typeof SPEND>;
 
 /** A push that is about to be tried. */
@@ -102,7 +101,6 @@ const PUSH_ATTEMPT = v.strictObject({
   branch: WORD,
   commit: WORD,
 });
-/** See {@linkcode PUSH_ATTEMPT}. */
 export type PushAttempt = v.InferOutput<typeof PUSH_ATTEMPT>;
 
 /** The result of the watch of a pushed change, or what it has seen so far. */
@@ -110,13 +108,12 @@ const CI_OBSERVATION = v.strictObject({
   state: v.picklist(["pending", "passed", "failed", "no_checks", "no_conclusion"]),
   detail: v.exactOptional(TEXT),
 });
-/** See {@linkcode CI_OBSERVATION}. */
 export type CiObservation = v.InferOutput<typeof CI_OBSERVATION>;
 
 /** The most characters of output in one row; more is cut, and says so. */
 export const MAX_OUTPUT_CHARS = 16_384;
 
-/** What a row of each type has besides its head. */
+/** What a row of each type has beside its head. */
 export const ROW_EVENTS = {
   created: v.strictObject({ task: TASK_ORDER }),
   stage: v.strictObject({
@@ -127,6 +124,7 @@ export const ROW_EVENTS = {
     gate: v.exactOptional(GATE),
     approval: v.exactOptional(APPROVAL),
     pushed: v.exactOptional(PUSHED),
+    by: v.exactOptional(DECIDER),
   }),
   /** One established fact for the trust brief; a later one of the same name replaces it. */
   evidence: v.strictObject({ name: WORD, value: JSON_VALUE }),
@@ -151,7 +149,7 @@ export const TASK_RECORD = v.strictObject({
   stage,
   /** Present once it is done. */
   outcome: v.exactOptional(outcome),
-  /** Why it ended so. */
+  /** Why it ended so, or waits. */
   reason: v.exactOptional(TEXT),
   created_at: TIME,
   /** Of the last row. */
@@ -168,7 +166,13 @@ export const TASK_RECORD = v.strictObject({
   gate: v.exactOptional(GATE),
   /** Categories that the approver has acknowledged; present once it was approved. */
   acknowledgements: v.exactOptional(WORDS),
-  /** Pushes that were begun, each of which may have arrived. */
+  /** The approval, once there is one, when it was, and whose. */
+  approval: v.exactOptional(v.strictObject({ ...APPROVAL.entries, at: TIME, by: v.exactOptional(DECIDER) })),
+  /** Who denied it, gave it up, or ended it before the gate. */
+  ended_by: v.exactOptional(DECIDER),
+  /** The last time that a person asked for another round of the push, and who. */
+  push_asked: v.exactOptional(v.strictObject({ at: TIME, by: DECIDER })),
+  /** Branches that pushes were begun to, the last one last; each may have arrived. */
   push_attempts: v.array(PUSH_ATTEMPT),
   /** When the last of them was begun. */
   push_begun_at: v.exactOptional(TIME),
@@ -187,7 +191,6 @@ export type TaskRecord = v.InferOutput<typeof TASK_RECORD>;
 export const REFUSED_EGRESS = v.array(
   v.strictObject({ target: v.string(), reason: v.string(), hint: v.exactOptional(v.string()) }),
 );
-/** See {@linkcode REFUSED_EGRESS}. */
 export type RefusedEgress = v.InferOutput<typeof REFUSED_EGRESS>;
 
 const { id, repo, agent, model, retry_of, ci_attempt, queue_id, created_at, updated_at, claimed_usd, reason } =
@@ -227,7 +230,6 @@ const COMMAND_EVIDENCE = v.strictObject({
   exit_code: v.exactOptional(v.number()),
   duration_ms: v.number(),
 });
-/** See {@linkcode COMMAND_EVIDENCE}. */
 export type CommandEvidence = v.InferOutput<typeof COMMAND_EVIDENCE>;
 
 /** The result of the setup phase. */
@@ -239,63 +241,15 @@ const SETUP_EVIDENCE = v.strictObject({
     key_prefix: v.exactOptional(v.string()),
   }),
 });
-/** See {@linkcode SETUP_EVIDENCE}. */
 export type SetupEvidence = v.InferOutput<typeof SETUP_EVIDENCE>;
-
-const columns = v.record(
-  v.string(),
-  v.union([v.string(), v.number(), v.null(), v.strictObject({ hex: v.string(), bytes: COUNT })]),
-);
-const change = v.picklist(["added", "removed", "changed"]);
-
-/** What became of a table, in numbers. */
-export const TABLE_CHANGE = v.strictObject({
-  table: v.string(),
-  change: v.picklist(["added", "removed", "changed", "schema"]),
-  rows_added: COUNT,
-  rows_removed: COUNT,
-  rows_changed: COUNT,
-  /** Of a full-text table, in the tables that it is kept in. */
-  storage_rows: v.exactOptional(COUNT),
-});
-
-/** A table, index, view or trigger whose definition is not what it was. */
-const DEFINITION_CHANGE = v.strictObject({ type: v.string(), name: v.string(), change });
-
-/** A database of the task: its branch, and how it ended. */
-export const BRIEF_DATABASE = v.strictObject({
-  db: v.string(),
-  /** The branch that it was forked from and is promoted onto. */
-  base: v.string(),
-  /** False: the agent left it as it was, and nothing is promoted. */
-  changed: v.boolean(),
-  /** At most a hundred, with their first rows. */
-  tables: v.array(v.strictObject({
-    ...TABLE_CHANGE.entries,
-    rows: v.exactOptional(v.array(v.strictObject({
-      change,
-      key: columns,
-      before: v.exactOptional(columns),
-      after: v.exactOptional(columns),
-    }))),
-  })),
-  /** Tables beyond those listed. */
-  more_tables: COUNT,
-  /** Definitions of tables, indexes, views and triggers that are not what they were. */
-  schema: v.array(DEFINITION_CHANGE),
-  more_schema: COUNT,
-  /** Bytes differ that are neither a row nor a definition: a setting in the header, or, alone, an index's own pages. */
-  other_changes: v.boolean(),
-});
-/** See {@linkcode BRIEF_DATABASE}. */
-export type BriefDatabase = v.InferOutput<typeof BRIEF_DATABASE>;
 
 /** The change, as far as a person needs it. */
 const BRIEF_DIFF = v.strictObject({
-  sha256: SHA256,
   tree: v.string(),
   files_changed: COUNT,
   lines_changed: COUNT,
+  /** Files of the diff's text, in which a rename is one and a change of type two; absent from older briefs. */
+  diff_files: v.exactOptional(COUNT),
   /** The first thousand. */
   files: v.array(v.strictObject({
     path: v.string(),
@@ -303,9 +257,14 @@ const BRIEF_DIFF = v.strictObject({
     added: COUNT,
     deleted: COUNT,
     binary: v.boolean(),
+    /** What an added file was made from; both paths count for the policy. */
+    from: v.exactOptional(v.strictObject({
+      kind: v.picklist(["renamed", "copied"]),
+      path: v.string(),
+      similarity: COUNT,
+    })),
   })),
 });
-/** See {@linkcode BRIEF_DIFF}. */
 export type BriefDiff = v.InferOutput<typeof BRIEF_DIFF>;
 
 /** One category that has to be acknowledged. */
@@ -317,7 +276,6 @@ const BRIEF_FLAG = v.strictObject({
   /** The first hundred, with more on each where there is more to say. */
   paths: v.array(v.strictObject({ path: v.string(), detail: v.exactOptional(v.string()) })),
 });
-/** See {@linkcode BRIEF_FLAG}. */
 export type BriefFlag = v.InferOutput<typeof BRIEF_FLAG>;
 
 /** What the broker established. Strings may hold anything that a task can write: sanitise to show them. */
@@ -352,6 +310,7 @@ export const TRUST_BRIEF = v.strictObject({
       found: COUNT,
       message: v.string(),
     }),
+    v.strictObject({ rule: v.literal("checks"), check: v.string(), message: v.string() }),
   ])),
   setup: v.nullable(SETUP_EVIDENCE),
   /** Absent when the task has no databases. */
@@ -359,59 +318,4 @@ export const TRUST_BRIEF = v.strictObject({
   /** What could not be established, one sentence each. */
   missing_evidence: v.array(v.string()),
 });
-/** See {@linkcode TRUST_BRIEF}. */
 export type TrustBrief = v.InferOutput<typeof TRUST_BRIEF>;
-
-/** What tasks are grouped by. */
-export const GROUPINGS = ["agent", "vendor", "repo", "day"] as const;
-/** What figures of tasks are grouped by. */
-export type Grouping = typeof GROUPINGS[number];
-
-/** Figures over some tasks. */
-const TALLY = v.strictObject({
-  tasks: COUNT,
-  /** Those that have not ended. */
-  under_way: COUNT,
-  /** Of those that have. */
-  outcomes: v.strictObject(
-    Object.fromEntries(OUTCOME_NAMES.map((name) => [name, COUNT])) as Record<Outcome, typeof COUNT>,
-  ),
-  /** What the broker metered. */
-  spend: v.strictObject({
-    usd: AMOUNT,
-    requests: COUNT,
-    /** Tasks of which every request was metered. */
-    metered_tasks: COUNT,
-    /** Tasks that cost more than `usd` has of them, by an unknown amount. */
-    unmetered_tasks: COUNT,
-    /** Their requests without a figure. */
-    unmetered_requests: COUNT,
-  }),
-  /** Claims of agents, for tasks of which the broker has metered nothing; in no other figure. */
-  agent_reported: v.strictObject({ tasks: COUNT, usd: AMOUNT }),
-});
-export type Tally = v.InferOutput<typeof TALLY>;
-
-const GROUP_TALLY = v.strictObject({ ...TALLY.entries, name: v.string() });
-/** The tally of one agent, vendor, repository or day. */
-export type GroupTally = v.InferOutput<typeof GROUP_TALLY>;
-
-/** One day in UTC, `2026-01-31`; `usd` is metered by the broker. */
-const DAY_FIGURES = v.strictObject({ day: v.string(), tasks: COUNT, usd: AMOUNT });
-/** See {@linkcode DAY_FIGURES}. */
-export type DayFigures = v.InferOutput<typeof DAY_FIGURES>;
-
-/** Figures over many tasks. */
-export const TASK_STATS = v.strictObject({
-  ...TALLY.entries,
-  /** Tasks whose trace cannot be followed; they are in no other figure. */
-  damaged: COUNT,
-  /** Only tasks that were started from then on; null for all. */
-  since: v.nullable(TIME),
-  by: v.exactOptional(v.picklist(GROUPINGS)),
-  /** The dearest first; days in their order. */
-  groups: v.exactOptional(v.array(GROUP_TALLY)),
-  /** Every day from the first task's to the last one's, of at most a year. */
-  days: v.array(DAY_FIGURES),
-});
-export type TaskStats = v.InferOutput<typeof TASK_STATS>;

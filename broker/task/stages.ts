@@ -1,13 +1,13 @@
 /**
- * The way of a task as one table: its stages, the moves between them, the outcomes it
- * may end with from each, and what a broker does that finds a task there when it starts.
- * The types of moves come from the table, so that a move which the table does not have
- * does not compile; {@linkcode assertMove} says the same of rows that are read back.
+ * The way of a task as one table: its stages, the moves between them, the outcomes it may end with from each, and what
+ * a broker does that finds a task there when it starts. The types of moves come from the table, so that a move which
+ * the table does not have does not compile; {@linkcode assertMove} says the same of rows that are read back.
  */
 
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
-import { COUNT, SHA256, WORD, WORDS } from "./values.ts";
+import { BINDING } from "./binding.ts";
+import { COUNT, SHA256, WORD, WORDS } from "./value_schemas.ts";
 
 /** The outcomes of a task, with their meaning. */
 export const OUTCOMES = {
@@ -20,7 +20,7 @@ export const OUTCOMES = {
   setup_failed: "the task could not be prepared; the agent never ran",
   agent_failed: "the agent, or what it ran in, failed",
   policy_blocked: "the change breaks the diff policy",
-  push_failed: "the change was approved and could not be pushed",
+  push_failed: "the change was approved and could not be pushed; brokers up to 0.1.0 gave up so",
 } as const;
 
 /** The outcome of a task. */
@@ -32,8 +32,8 @@ export type AtRestart =
   | { kind: "fail"; outcome: "setup_failed" | "agent_failed" }
   /** Nothing was under way: it stays as it is. */
   | { kind: "keep" }
-  /** Whether it happened is known by looking at the remote. */
-  | { kind: "look" }
+  /** It was approved: what the remote and the branch store do not have yet goes there. */
+  | { kind: "push" }
   /** The watch goes on. */
   | { kind: "resume" };
 
@@ -85,9 +85,21 @@ export const STAGES = {
   },
   pushing: {
     meaning: "the approved change is being pushed",
-    next: ["awaiting_ci"],
+    next: ["push_failed", "data_waits", "awaiting_ci"],
     ends: ["pushed", "promoted", "push_failed"],
-    at_restart: { kind: "look" },
+    at_restart: { kind: "push" },
+  },
+  push_failed: {
+    meaning: "the approved change could not be pushed; it is kept, and waits for another round",
+    next: ["pushing"],
+    ends: ["cancelled"],
+    at_restart: { kind: "push" },
+  },
+  data_waits: {
+    meaning: "the change is pushed; its databases are kept, and wait for another round",
+    next: ["pushing"],
+    ends: ["pushed"],
+    at_restart: { kind: "push" },
   },
   awaiting_ci: {
     meaning: "the change is pushed and its checks are watched",
@@ -108,19 +120,49 @@ export type Stage = keyof typeof STAGES;
 
 /** What a person decides on at the gate. */
 export const GATE = v.strictObject({
-  /** SHA-256 of the diff, in hex: what is approved is this and nothing else. */
+  /** The digest of `binding`: what is approved is this and nothing else. */
   diff_sha256: SHA256,
   /** Categories that the approver has to acknowledge. */
   second_look: WORDS,
   /** Milliseconds until the task is denied without an answer; 0 is never. */
   timeout_ms: COUNT,
+  /** Everything that the digest covers; absent from gates of versions up to 0.1.0. */
+  binding: v.exactOptional(BINDING),
 });
-/** See {@linkcode GATE}. */
 export type Gate = v.InferOutput<typeof GATE>;
 
+/** What was shown: the brief, files in the order of the diff, rows of a table in the order of the brief. */
+export const SEEN = v.pipe(
+  v.array(v.strictObject({
+    part: v.picklist(["brief", "files", "rows"]),
+    /** Of rows: `<db>@<base> <table>`. */
+    name: v.exactOptional(v.pipe(v.string(), v.maxLength(512))),
+    /** The first and the last, from 1, and how many there are in all. */
+    from: COUNT,
+    to: COUNT,
+    of: COUNT,
+  })),
+  v.maxLength(512),
+);
+export type Seen = v.InferOutput<typeof SEEN>;
+
 /** A person's consent, with the categories that they acknowledged. */
-export const APPROVAL = v.strictObject({ diff_sha256: SHA256, acknowledged: WORDS });
+export const APPROVAL = v.strictObject({
+  diff_sha256: SHA256,
+  acknowledged: WORDS,
+  /** What was shown before, as the client reports it. */
+  seen: v.exactOptional(SEEN),
+});
 export type Approval = v.InferOutput<typeof APPROVAL>;
+
+/** Who decided, and from where: as far as a listener knows of its clients. */
+export const DECIDER = v.strictObject({
+  /** The command line is one of the clients of the unix socket, by what it says it is. */
+  via: v.picklist(["command line", "socket", "HTTP", "page", "approval_timeout"]),
+  /** Who can come in there. */
+  who: v.pipe(v.string(), v.maxLength(256)),
+});
+export type Decider = v.InferOutput<typeof DECIDER>;
 
 /** What was pushed. */
 export const PUSHED = v.strictObject({
@@ -129,26 +171,35 @@ export const PUSHED = v.strictObject({
   /** URL of the pull request, when one was opened. */
   pull_request: v.exactOptional(WORD),
 });
-/** See {@linkcode PUSHED}. */
 export type Pushed = v.InferOutput<typeof PUSHED>;
+
+/** Stages in which an approved change is kept until it has landed or a person gives it up. */
+export type WaitingStage = "push_failed" | "data_waits";
+
+/** Whether an approved change waits in `stage` for another round. */
+export function isWaiting(stage: Stage): stage is WaitingStage {
+  return stage === "push_failed" || stage === "data_waits";
+}
 
 type Next<S extends Stage> = (typeof STAGES)[S]["next"][number];
 type Ending<S extends Stage> = (typeof STAGES)[S]["ends"][number];
 
 /** What a move has to carry. */
-type Cargo<T extends Stage> = T extends "awaiting_approval" ? { gate: Gate }
+type Cargo<S extends Stage, T extends Stage> = T extends "awaiting_approval" ? { gate: Gate }
   : T extends "awaiting_ci" ? { pushed: Pushed }
-  : T extends "pushing" ? { approval: Approval }
+  : T extends "data_waits" ? { pushed: Pushed; reason: string }
+  : T extends "push_failed" ? { reason: string }
+  : T extends "pushing" ? S extends "awaiting_approval" ? { approval: Approval } : { reason: string }
   : unknown;
 
-type Step<S extends Stage, T extends Next<S>> = T extends Stage ? { from: S; to: T } & Cargo<T> : never;
+type Step<S extends Stage, T extends Next<S>> = T extends Stage ? { from: S; to: T } & Cargo<S, T> : never;
 type End<S extends Stage, O extends Ending<S>> = O extends "pushed"
   ? { from: S; to: "done"; outcome: O; reason: string; pushed: Pushed }
   : O extends Outcome ? { from: S; to: "done"; outcome: O; reason: string }
   : never;
 
-/** A move that the table allows. */
-export type Move = { [S in Stage]: Step<S, Next<S>> | End<S, Ending<S>> }[Stage];
+/** A move that the table allows; with who decided on it, where a person did. */
+export type Move = { [S in Stage]: Step<S, Next<S>> | End<S, Ending<S>> }[Stage] & { by?: Decider };
 
 /** A move as it is read back: any of them, checked by {@linkcode assertMove}. */
 export interface LooseMove {
@@ -159,6 +210,7 @@ export interface LooseMove {
   gate?: Gate | undefined;
   approval?: Approval | undefined;
   pushed?: Pushed | undefined;
+  by?: Decider | undefined;
 }
 
 /** Whether `text` is a stage. */
@@ -180,22 +232,21 @@ export function moveProblem(stage: Stage, move: LooseMove): string | undefined {
   } else {
     if (!row.next.includes(move.to)) return `there is no way from ${stage} to ${move.to}`;
     if (move.to === "awaiting_approval") required.add("gate");
-    if (move.to === "awaiting_ci") required.add("pushed");
-    if (move.to === "pushing") required.add("approval");
+    if (move.to === "awaiting_ci" || move.to === "data_waits") required.add("pushed");
+    if (isWaiting(move.to) || isWaiting(stage)) required.add("reason");
+    if (move.to === "pushing" && !isWaiting(stage)) required.add("approval");
   }
   for (const name of ["outcome", "reason", "gate", "approval", "pushed"] as const) {
     if ((move[name] !== undefined) !== required.has(name)) {
       return `the move from ${stage} to ${move.to} ${required.has(name) ? "needs" : "takes no"} ${name}`;
     }
   }
+  const decided = stage === "awaiting_approval" || isWaiting(stage) || move.outcome === "cancelled";
+  if (move.by !== undefined && !decided) return `no one decides in ${stage}`;
   return undefined;
 }
 
-/**
- * Refuses a move that the table does not have.
- *
- * @throws {TaskdError} `conflict`, naming the task's stage.
- */
+/** Refuses a move that the table does not have; throws `conflict`, naming the task's stage. */
 export function assertMove(task_id: string, stage: Stage, move: LooseMove): void {
   const problem = moveProblem(stage, move);
   if (problem === undefined) return;

@@ -3,6 +3,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import {
   assertMove,
   isStage,
+  isWaiting,
   type LooseMove,
   type Move,
   moveProblem,
@@ -17,13 +18,16 @@ const CARGO = {
   approval: { diff_sha256: SHA, acknowledged: [] },
   pushed: { branch: "agent/1", commit: "c" },
 };
+const BY = { via: "page", who: "anyone" } as const;
 const ALL = Object.keys(STAGES) as Stage[];
 
 /** Every move there could be, each with the cargo that the table wants of it. */
 function* moves(from: Stage): Generator<LooseMove> {
   yield { from, to: "awaiting_approval", gate: CARGO.gate };
   yield { from, to: "awaiting_ci", pushed: CARGO.pushed };
-  yield { from, to: "pushing", approval: CARGO.approval };
+  yield { from, to: "pushing", ...isWaiting(from) ? { reason: "r" } : { approval: CARGO.approval } };
+  yield { from, to: "push_failed", reason: "r" };
+  yield { from, to: "data_waits", reason: "r", pushed: CARGO.pushed };
   for (const to of ["admission", "staging", "setting_up", "running", "collecting"] as const) yield { from, to };
   const outcomes: Outcome[] = ["no_diff", "denied", "cancelled", "timed_out", "setup_failed", "agent_failed"];
   outcomes.push("policy_blocked", "push_failed");
@@ -44,7 +48,8 @@ Deno.test("a task moves only where the table says", () => {
 Deno.test("every stage but the last leads to an end", () => {
   const ends = (stage: Stage): boolean => {
     const row: { next: readonly Stage[]; ends: readonly string[] } = STAGES[stage];
-    return row.ends.length > 0 && row.next.every(ends);
+    // Back to a round that has not landed, and to its end.
+    return row.ends.length > 0 && row.next.every((next) => next === "pushing" || ends(next));
   };
   for (const stage of ALL) assertEquals(ends(stage), stage !== "done", stage);
 });
@@ -56,12 +61,22 @@ Deno.test("a move without what it has to carry is refused, and so is one with mo
     { from: "collecting", to: "pushing", approval: CARGO.approval },
     { from: "awaiting_approval", to: "pushing" },
     { from: "pushing", to: "awaiting_ci" },
+    { from: "pushing", to: "push_failed" },
+    { from: "pushing", to: "data_waits", reason: "r" },
+    { from: "push_failed", to: "pushing" },
+    { from: "push_failed", to: "pushing", reason: "r", approval: CARGO.approval },
     { from: "pushing", to: "done", outcome: "pushed", reason: "r" },
     { from: "running", to: "done", outcome: "timed_out" },
     { from: "running", to: "collecting", outcome: "pushed" },
     { from: "running", to: "done", reason: "r" },
+    { from: "running", to: "collecting", by: BY },
+    { from: "running", to: "done", outcome: "agent_failed", reason: "r", by: BY },
   ];
   for (const move of bad) assertEquals(typeof moveProblem(move.from, move), "string", JSON.stringify(move));
+  const killed = { to: "done", outcome: "cancelled", reason: "r", by: BY } as const;
+  for (const from of ALL.filter((stage) => (STAGES[stage].ends as readonly Outcome[]).includes("cancelled"))) {
+    assertEquals(moveProblem(from, { from, ...killed }), undefined, from);
+  }
 });
 
 Deno.test("a move from a stage that the task has left is a conflict that names the stage", () => {

@@ -6,16 +6,15 @@
 
 import { agentOf } from "../agents.ts";
 import { parseRepo } from "../git/repo_url.ts";
-import { type Outcome, OUTCOMES } from "./stages.ts";
-import type { DayFigures, Grouping, GroupTally, Tally, TaskStats, TaskSummary } from "./schema.ts";
+import { isWaiting, type Outcome, OUTCOMES } from "./stages.ts";
+import type { TaskSummary } from "./schema.ts";
+import type { DayFigures, Grouping, GroupTally, Tally, TaskStats } from "./stats_schema.ts";
 
-/** Days that are listed one by one. */
 export const MAX_DAYS = 366;
 const DAY_MS = 86_400_000;
 const UNKNOWN = "unknown";
 
 export interface StatsOptions {
-  /** Milliseconds since 1970: only tasks that were started from then on. */
   since_ms?: number;
   by?: Grouping;
 }
@@ -78,14 +77,17 @@ function emptyTally(): Tally {
   return {
     tasks: 0,
     under_way: 0,
+    push_failed: 0,
+    data_waits: 0,
     outcomes,
     spend: { usd: 0, requests: 0, metered_tasks: 0, unmetered_tasks: 0, unmetered_requests: 0 },
     agent_reported: { tasks: 0, usd: 0 },
   };
 }
 
-function addTask(tally: Tally, { outcome, spend, claimed_usd }: TaskSummary): void {
+function addTask(tally: Tally, { stage, outcome, spend, claimed_usd }: TaskSummary): void {
   tally.tasks++;
+  if (isWaiting(stage)) tally[stage]++;
   if (outcome === undefined) tally.under_way++;
   else tally.outcomes[outcome]++;
   if (spend !== undefined) {

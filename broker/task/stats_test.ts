@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../tests/packages/fast_check.ts";
-import { GROUPINGS, type TaskSummary } from "./schema.ts";
+import type { TaskSummary } from "./schema.ts";
+import { GROUPINGS } from "./stats_schema.ts";
 import { computeStats, MAX_DAYS } from "./stats.ts";
 
 const metered = (usd: number, unmetered_requests = 0) => ({
@@ -35,6 +36,9 @@ Deno.test("totals are what the broker metered; a claim of an agent is in none of
   assertEquals(stats.spend, { usd: 2, requests: 4, metered_tasks: 1, unmetered_tasks: 1, unmetered_requests: 1 });
   assertEquals(stats.agent_reported, { tasks: 1, usd: 900 });
   assertEquals([stats.tasks, stats.under_way, stats.damaged], [4, 1, 2]);
+  const waiting = (["push_failed", "data_waits", "pushing"] as const).map((stage) => task({ stage }));
+  const { under_way, push_failed, data_waits } = computeStats(waiting);
+  assertEquals([under_way, push_failed, data_waits], [3, 1, 1]);
   assertEquals([stats.outcomes.pushed, stats.outcomes.no_diff, stats.outcomes.timed_out], [1, 1, 0]);
 });
 
@@ -44,7 +48,7 @@ Deno.test("one repository is one row, however it was written; what is no reposit
   assertEquals(groups?.map(({ name, tasks }) => [name, tasks]), [["example.com/o/r", 3], ["--upload-pack=x", 1]]);
 });
 
-Deno.test("groups are dearest first, days in their order, and an agent nobody knows keeps its name", () => {
+Deno.test("groups are dearest first, days in their order, and an unknown agent keeps its name", () => {
   const tasks = [
     task({ agent: "agent_d", created_at: "2026-01-07T00:00:00.000Z", spend: metered(1) }),
     task({ agent: "agent_b", created_at: "2026-01-05T23:59:59.999Z", spend: metered(3) }),

@@ -1,12 +1,10 @@
 /**
- * What lists show of a task: a few hundred bytes of its record, so that a hundred
- * thousand fit in memory.
+ * What lists show of a task: a few hundred bytes of its record, so that a hundred thousand fit in memory.
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { SpendFigures, TaskRecord, TaskSummary } from "./schema.ts";
 
-/** The most characters of a text in a list. */
 const LISTED_CHARS = 160;
 
 function listed(text: string): string {

@@ -1,8 +1,7 @@
 /**
- * A task while its broker works on it: the record, and the only way to change it. A
- * change is checked against everything said before, also what is still being
- * written, so that of two people at the gate one comes first; it counts once its row
- * is on the disk, and the caller acts on a move only then.
+ * A task while its broker works on it: the record, and the only way to change it. A change is checked against
+ * everything said before, also what is still being written, so that of two people at the gate one comes first; it
+ * counts once its row is on the disk, and the caller acts on a move only then.
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
@@ -18,11 +17,10 @@ import {
 import { foldRow } from "./record.ts";
 import type { TaskOrder, TaskRecord } from "./schema.ts";
 import type { Row, TaskEvent } from "./rows.ts";
-import { assertMove, type Move } from "./stages.ts";
+import { assertMove, type Decider, type Move } from "./stages.ts";
 import type { TraceHead } from "./trace.ts";
 import { TraceWriter, type TraceWriterOptions } from "./trace_writer.ts";
 
-/** What can be written down besides moves. */
 export type TaskNote = Exclude<TaskEvent, { type: "created" | "stage" | "cut" }>;
 
 export interface TaskChange {
@@ -33,9 +31,7 @@ export interface TaskChange {
 }
 
 export interface TaskOptions {
-  /** Time, by default the system's. */
   clock?: Clock;
-  /** Called with every change, once it is on the disk. */
   onChange?: (change: TaskChange) => void;
 }
 
@@ -111,11 +107,7 @@ export class Task {
     return this.#append(event);
   }
 
-  /**
-   * Moves the task on.
-   *
-   * @throws {TaskdError} As {@linkcode append}; of two moves from one stage the second is `conflict`.
-   */
+  /** Moves the task on; throws as {@linkcode append}; of two moves from one stage the second is `conflict`. */
   move(move: Move): Promise<TaskRecord> {
     return this.#append({ type: "stage", ...move });
   }
@@ -133,9 +125,8 @@ export class Task {
     await this.move(approvalMove(this.#state.pending, request, this.#gateTime()));
   }
 
-  /** Denies what is at the gate; throws as {@linkcode denialMove} and {@linkcode Task.move}. */
-  async deny(reason: string): Promise<void> {
-    await this.move(denialMove(this.#state.pending, reason, this.#gateTime()));
+  async deny(reason: string, by?: Decider): Promise<void> {
+    await this.move({ ...denialMove(this.#state.pending, reason, this.#gateTime()), ...(by && { by }) });
   }
 
   /**
@@ -166,7 +157,6 @@ export class Task {
     return { now_ms: this.#clock.now(), waited_ms: this.#clock.monotonic() - this.#state.stage_seen_ms };
   }
 
-  /** Waits for what is being written, then releases the trace. */
   close(): Promise<void> {
     return this.#writer.close();
   }

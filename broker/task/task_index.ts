@@ -4,7 +4,7 @@
  * size and time; any other trace is read anew. So the index may be old, damaged or gone at any time, and only time is
  * lost.
  *
- * Its heads are a second witness besides the traces: without them, a trace that has lost its last rows, or a chain that
+ * Its heads are a second witness beside the traces: without them, a trace that has lost its last rows, or a chain that
  * was forged as a whole, cannot be distinguished from the true one.
  */
 
@@ -28,6 +28,7 @@ import {
 } from "./trace.ts";
 import { concat } from "../../lib/concat.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 /** The most bytes of an index that are read: a million tasks. */
 const MAX_INDEX_BYTES = 1_073_741_824;
@@ -39,12 +40,10 @@ export interface TraceEntry {
   head: TraceHead;
   /** Bytes of the file, a torn last line included. */
   size: number;
-  /** Milliseconds since 1970. */
   mtime_ms: number;
   summary: TaskSummary;
 }
 
-/** A trace that cannot be followed. */
 export interface DamagedTask {
   id: string;
   fault: TraceFault;
@@ -52,7 +51,6 @@ export interface DamagedTask {
   noted?: TraceEntry;
 }
 
-/** Everything in an audit directory, by id. */
 export interface Survey {
   entries: Map<string, TraceEntry>;
   damaged: Map<string, DamagedTask>;
@@ -68,11 +66,7 @@ export function indexPath(audit_root: string): string {
   return `${audit_root}/index.jsonl`;
 }
 
-/**
- * Writes the index.
- *
- * @throws {TaskdError} `denied`, `no_space` or `unavailable`; the old one is then as it was.
- */
+/** Writes the index; throws `denied`, `no_space` or `unavailable`; the old one is then as it was. */
 export async function saveIndex(audit_root: string, entries: ReadonlyMap<string, TraceEntry>): Promise<void> {
   const lines: string[] = [];
   for (const { head, size, mtime_ms, summary } of entries.values()) {
@@ -112,7 +106,6 @@ function loadIndex(audit_root: string): Map<string, TraceEntry> {
 export interface KnownOfTrace {
   /** A head that it has had. */
   known?: TraceHead | undefined;
-  /** Just read from its file. */
   seen?: TraceStamp | undefined;
 }
 
@@ -129,7 +122,6 @@ export function readRecord(
   return atOnce(recordSteps(audit_root, id, of));
 }
 
-/** As {@linkcode readRecord}, row by row. */
 export function* recordSteps(
   audit_root: string,
   id: string,
@@ -153,7 +145,7 @@ export function* recordSteps(
     yield head;
   }
   if (record === undefined || head.seq < (known?.seq ?? 0)) {
-    const detail = known === undefined ? "there is no whole row" : `there were ${known.seq} rows`;
+    const detail = known === undefined ? "there is no whole row" : `there had been ${plural(known.seq, "row")}`;
     throw new DamagedTrace(path, { seq: head.seq + 1, problem: "missing", detail });
   }
   if (record.id !== id) {
@@ -162,7 +154,6 @@ export function* recordSteps(
   return { record, head };
 }
 
-/** Size and time of a file; undefined when there is none. */
 export function stamp(path: string): TraceStamp | undefined {
   try {
     const { size, mtime, isFile } = Deno.lstatSync(path);
@@ -248,7 +239,6 @@ function readEntry(
   }
 }
 
-/** Ids of the traces in an audit directory; none where there is no directory. */
 export function traceIds(audit_root: string): string[] {
   const ids: string[] = [];
   try {

@@ -1,13 +1,12 @@
 /**
- * All tasks of a broker: an audit directory (0700) with one trace each. Lists come from
- * memory, where a task takes a few hundred bytes; whole records and rows come from the
- * traces. Each reader follows a trace at its own rate, so a slow one costs
- * nothing, and one that comes back resumes after the last row that it has.
+ * All tasks of a broker: an audit directory (0700) with one trace each. Lists come from memory, where a task takes a
+ * few hundred bytes; whole records and rows come from the traces. Each reader follows a trace at its own rate, so a
+ * slow one costs nothing, and one that comes back resumes after the last row that it has.
  */
 
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError } from "../../lib/fs.ts";
+import { fileError, makeDirectories } from "../../lib/fs.ts";
 import { isTaskId, newTaskId, resolveTaskId } from "./ids.ts";
 import type { TaskOrder, TaskRecord, TaskSummary } from "./schema.ts";
 import type { Row } from "./rows.ts";
@@ -28,16 +27,13 @@ import {
 import { DamagedTrace, EMPTY_HEAD, inTurns, scanTrace, tracePath, type Verdict, verifySteps } from "./trace.ts";
 
 export interface TaskStoreOptions {
-  /** Time, by default the system's. */
   clock?: Clock;
-  /** Randomness for ids, by default the system's. */
   random?: RandomBytes;
   /** Gets what keeps the index from being written; nothing by default. */
   log?: Log;
 }
 
 export interface ListOptions {
-  /** The most tasks; by default 100. */
   limit?: number;
   /** Only tasks older than this one: for the next page. */
   before?: string;
@@ -59,7 +55,6 @@ export class TaskStore {
   readonly #open = new Map<string, Task>();
   readonly #listeners = new Set<(change: TaskChange) => void>();
   #stale: boolean;
-  /** Newest first; undefined when it has to be sorted anew. */
   #order: string[] | undefined;
 
   private constructor(audit_root: string, found: Survey, options: Required<TaskStoreOptions>) {
@@ -80,7 +75,7 @@ export class TaskStore {
   static async open(audit_root: string, options: TaskStoreOptions = {}): Promise<TaskStore> {
     const { clock = systemClock, random = systemRandom, log = () => {} } = options;
     try {
-      Deno.mkdirSync(audit_root, { recursive: true, mode: 0o700 });
+      makeDirectories(audit_root);
       // It may be older than this program: diffs and logs lie there, and are for the owner alone.
       if ((Deno.statSync(audit_root).mode ?? 0o700) & 0o077) Deno.chmodSync(audit_root, 0o700);
     } catch (error) {
@@ -121,12 +116,10 @@ export class TaskStore {
     return { clock: this.#clock, onChange: (change: TaskChange) => this.#take(change) };
   }
 
-  /** A task that is open for writing here. */
   live(id: string): Task | undefined {
     return this.#open.get(id);
   }
 
-  /** Releases a task that this broker does no more work on. */
   async release(id: string): Promise<void> {
     const task = this.#open.get(id);
     await task?.close();
@@ -155,7 +148,6 @@ export class TaskStore {
     return this.#entries.size + this.#damaged.size;
   }
 
-  /** Tasks, newest first. */
   list(options: ListOptions = {}): TaskSummary[] {
     const { limit = DEFAULT_LIMIT, before, stage } = options;
     const order = this.#order ??= [...this.#entries.values()]
@@ -184,11 +176,7 @@ export class TaskStore {
     return [...this.#damaged.values()];
   }
 
-  /**
-   * The id that a person means by `prefix`; damaged tasks count.
-   *
-   * @throws {TaskdError} As `resolveTaskId` does.
-   */
+  /** The id that a person means by `prefix`; damaged tasks count; throws as `resolveTaskId` does. */
   resolve(prefix: string): string {
     return resolveTaskId(prefix, this.#ids());
   }
@@ -326,7 +314,6 @@ export class TaskStore {
     this.#stale = true;
   }
 
-  /** Releases every task and writes the index. */
   async close(): Promise<void> {
     for (const id of [...this.#open.keys()]) await this.release(id);
     await this.#saveOrLog();

@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { APPROVED, plantTrace, SHA, someOrder, staged, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { VirtualClock } from "../../tests/support/clock.ts";
+import { fillDisk, makeRoom } from "../../tests/support/full_disk.ts";
 import { whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Move } from "./stages.ts";
@@ -131,7 +132,7 @@ Deno.test("a move or a row that does not fit the stage is a conflict and leaves 
     await task.close();
   }));
 
-Deno.test("every change is told once, in order, with rows that are on the disk", () =>
+Deno.test("every change is reported once, in order, with rows that are on the disk", () =>
   withRoot(async (root, clock) => {
     const changes: TaskChange[] = [];
     const task = await atTheGate(root, clock, changes);
@@ -156,13 +157,7 @@ Deno.test({
   fn: () =>
     withMount("tmpfs", 1, async (root) => {
       const task = await atTheGate(root, new VirtualClock());
-      for (let size = 1_048_576; size >= 1; size >>= 1) {
-        try {
-          Deno.writeFileSync(`${root}/filler`, new Uint8Array(size), { append: true });
-        } catch {
-          // Full for writes of this size.
-        }
-      }
+      fillDisk(`${root}/filler`);
       // What is left of the file's own last page takes a few rows more.
       let failure: string | undefined;
       for (let n = 0; n < 100 && failure === undefined; n++) {
@@ -173,7 +168,7 @@ Deno.test({
       const huge: Move = { ...APPROVED, approval: { diff_sha256: SHA, acknowledged: ["x".repeat(4_000)] } } as Move;
       assertEquals(await refused(task.move(huge)), "no_space");
       assertEquals(task.record, before);
-      Deno.removeSync(`${root}/filler`);
+      makeRoom(`${root}/filler`);
       await task.approve(ALL);
       await task.close();
       assertEquals(verifyTrace(root, ID).intact, true);

@@ -1,7 +1,8 @@
 /**
- * Reading a trace, `<audit_root>/<id>.jsonl`: line by line, with bounds, each row checked against the one before. No
- * row after the first that is not what was written is passed on. A row without its newline at the end was still being
- * written when the machine or the broker stopped; nothing has acted on it.
+ * Reading a trace, `<audit_root>/<id>.jsonl`: line by line, with bounds, each row checked by its checksum and against
+ * the one before. No row after the first that is not what was written is passed on; it is read again before that is said,
+ * since a bit may flip in a read. A row without its newline at the end was still being written when the machine or the
+ * broker stopped; nothing has acted on it.
  */
 
 import { nextTurn } from "../../lib/clock.ts";
@@ -10,6 +11,7 @@ import { fileError } from "../../lib/fs.ts";
 import { MAX_LINE_BYTES, NO_PREVIOUS, parseLine, type Row } from "./rows.ts";
 import { concat } from "../../lib/concat.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 /** The most bytes of a trace: 1,000 requests and a long output take a tenth of it. */
 export const MAX_TRACE_BYTES = 67_108_864;
@@ -20,29 +22,22 @@ const BYTES_PER_TURN = 131_072;
 const NEWLINE = 0x0a;
 const NOTHING = new Uint8Array();
 
-/** What was read from the file of a trace. */
 export interface TraceStamp {
   /** Bytes, a torn last line included. */
   size: number;
-  /** Milliseconds since 1970. */
   mtime_ms: number;
   is_file: boolean;
 }
 
-/** The end of a trace. */
 export interface TraceHead {
   /** Number of its last row; 0 when it has none. */
   seq: number;
-  /** SHA-256 of its last line. */
   sha256: string;
-  /** Bytes of all its lines. */
   bytes: number;
 }
 
-/** The head of a trace without rows. */
 export const EMPTY_HEAD: TraceHead = { seq: 0, sha256: NO_PREVIOUS, bytes: 0 };
 
-/** What is wrong with a trace, and where. */
 export interface TraceFault {
   /** The row concerned: the first one of which it can be said. */
   seq: number;
@@ -71,11 +66,6 @@ export class DamagedTrace extends TaskdError {
   }
 }
 
-/** Bytes at the end of a trace that are no whole line: of a row that was being written. */
-export interface TornTail {
-  bytes: number;
-}
-
 /**
  * Reads the rows after `after`, in order, each checked against its predecessor. Memory is one line.
  *
@@ -88,8 +78,30 @@ export interface TornTail {
 export function* scanTrace(
   path: string,
   after: TraceHead = EMPTY_HEAD,
-  limits: { end?: number; seen?: TraceStamp | undefined } = {},
-): Generator<TraceLine, TornTail> {
+  limits: ScanLimits = {},
+): Generator<TraceLine, number> {
+  let head = after;
+  const lines = scanOnce(path, after, limits);
+  try {
+    for (let step = lines.next();; step = lines.next()) {
+      if (step.done) return step.value;
+      head = step.value.head;
+      yield step.value;
+    }
+  } catch (error) {
+    if (!(error instanceof DamagedTrace)) throw error;
+  } finally {
+    lines.return(0);
+  }
+  return yield* scanOnce(path, head, limits);
+}
+
+interface ScanLimits {
+  end?: number;
+  seen?: TraceStamp | undefined;
+}
+
+function* scanOnce(path: string, after: TraceHead, limits: ScanLimits): Generator<TraceLine, number> {
   using file = openForReading(path, limits.seen);
   // Up to where it ended when it was opened: a reader that waits for more opens it again.
   const { size } = limits.seen ?? file.statSync();
@@ -102,7 +114,7 @@ export function* scanTrace(
   if (at > 0) file.seekSync(at, Deno.SeekMode.Start);
   while (at < end) {
     const count = readSome(file, chunk.subarray(0, Math.min(chunk.length, end - at)), path);
-    if (count === 0) return { bytes: pending.length };
+    if (count === 0) return pending.length;
     at += count;
     let from = 0;
     for (let to = chunk.indexOf(NEWLINE); to >= 0 && to < count; to = chunk.indexOf(NEWLINE, from)) {
@@ -124,10 +136,14 @@ export function* scanTrace(
   if (limits.end === undefined && size > MAX_TRACE_BYTES) {
     throw new DamagedTrace(path, { seq: head.seq + 1, problem: "too_large", detail: `over ${MAX_TRACE_BYTES} bytes` });
   }
-  return { bytes: pending.length };
+  // A row is written up to some byte, behind which a power cut may leave zeros: one that is whole, with something else for
+  // its newline, is damaged.
+  if (pending.length > 0 && pending.at(-1) !== 0 && typeof parseLine(pending.subarray(0, -1)) !== "string") {
+    throw new DamagedTrace(path, { seq: head.seq + 1, problem: "altered", detail: "its line does not end" });
+  }
+  return pending.length;
 }
 
-/** The row in `line`, checked against the one before. */
 function follow(path: string, head: TraceHead, line: Uint8Array): TraceLine {
   const seq = head.seq + 1;
   const row = parseLine(line);
@@ -163,7 +179,6 @@ function readSome(file: Deno.FsFile, into: Uint8Array, path: string): number {
   }
 }
 
-/** Takes all steps of a reading in one turn. */
 export function atOnce<R>(steps: Generator<TraceHead, R>): R {
   for (;;) {
     const step = steps.next();
@@ -198,7 +213,6 @@ export function verifyTrace(audit_root: string, id: string, known?: TraceHead): 
   return atOnce(verifySteps(audit_root, id, known));
 }
 
-/** As {@linkcode verifyTrace}, row by row. */
 export function* verifySteps(audit_root: string, id: string, known?: TraceHead): Generator<TraceHead, Verdict> {
   const path = tracePath(audit_root, id);
   let head = EMPTY_HEAD;
@@ -220,15 +234,15 @@ export function* verifySteps(audit_root: string, id: string, known?: TraceHead):
       yield head;
     }
     if (known !== undefined && head.seq < known.seq) {
-      return fault(head.seq + 1, "missing", `there were ${known.seq} rows`);
+      return fault(head.seq + 1, "missing", `there had been ${plural(known.seq, "row")}`);
     }
     if (head.seq === 0) return fault(1, "missing", "there is no row");
-    return { intact: true, head, torn_bytes: step.value.bytes };
+    return { intact: true, head, torn_bytes: step.value };
   } catch (error) {
     if (error instanceof DamagedTrace) return { intact: false, fault: error.fault };
     throw error;
   } finally {
     // The file is closed now, also where the reading ends early.
-    lines.return({ bytes: 0 });
+    lines.return(0);
   }
 }

@@ -9,15 +9,8 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import {
-  fileError,
-  isStillAt,
-  isThere,
-  removeIfPresent,
-  unlockAndClose,
-  writeAll,
-  writeFileAtomic,
-} from "../../lib/fs.ts";
+import { AppendFile } from "../../lib/append_file.ts";
+import { fileError, isThere, removeIfPresent, unlockAndClose, writeFileAtomic } from "../../lib/fs.ts";
 import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } from "./rows.ts";
 import { DamagedTrace, EMPTY_HEAD, MAX_TRACE_BYTES, scanTrace, type TraceHead, tracePath } from "./trace.ts";
 
@@ -42,22 +35,19 @@ export interface TraceWriterOptions {
 
 export class TraceWriter {
   readonly path: string;
-  readonly #file: Deno.FsFile;
+  readonly #file: AppendFile;
   readonly #clock: Clock;
   readonly #onDurable: (rows: Row[], head: TraceHead) => void;
   readonly #onGivenUp: () => void;
-  /** On the disk for certain. */
   #durable: TraceHead;
-  /** With what waits to be written. */
   #next: TraceHead;
   #waiting: Waiting[] = [];
   #flushing: Promise<void> | undefined;
-  #broken: TaskdError | undefined;
   #closed = false;
 
   private constructor(path: string, file: Deno.FsFile, head: TraceHead, options: TraceWriterOptions) {
     this.path = path;
-    this.#file = file;
+    this.#file = new AppendFile(path, file, head.bytes);
     this.#durable = this.#next = head;
     this.#clock = options.clock;
     this.#onDurable = options.onDurable ?? (() => {});
@@ -118,7 +108,7 @@ export class TraceWriter {
         head = step.value.head;
         options.onRow?.(step.value.row);
       }
-      const torn = step.value.bytes;
+      const torn = step.value;
       if (head.seq === 0) {
         throw new DamagedTrace(path, { seq: 1, problem: "missing", detail: `${torn} bytes of a first row` });
       }
@@ -134,7 +124,6 @@ export class TraceWriter {
     }
   }
 
-  /** The end of what is on the disk. */
   get head(): TraceHead {
     return this.#durable;
   }
@@ -149,7 +138,6 @@ export class TraceWriter {
    */
   append(event: TaskEvent, check: (row: Row) => void = () => {}): Promise<Row> {
     try {
-      if (this.#broken !== undefined) throw this.#broken;
       if (this.#closed) throw new TaskdError("stopping", `Cannot write to ${this.path}: it is closed`);
       const { seq, sha256: prev, bytes } = this.#next;
       if (event.type === "output" && bytes - this.#durable.bytes > MAX_QUEUED_OUTPUT_BYTES) {
@@ -176,7 +164,7 @@ export class TraceWriter {
     if (this.#closed) return;
     this.#closed = true;
     await this.#flushing;
-    unlockAndClose(this.#file);
+    this.#file.close();
   }
 
   async #flush(): Promise<void> {
@@ -185,7 +173,7 @@ export class TraceWriter {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0);
       try {
-        await this.#write(batch);
+        await this.#file.append(batch.map(({ encoded }) => encoded.line));
       } catch (error) {
         // What was queued meanwhile is chained to what was not written.
         const lost = [...batch, ...this.#waiting.splice(0)];
@@ -201,39 +189,6 @@ export class TraceWriter {
       for (const { encoded, resolve } of batch) resolve(encoded.row);
     }
     this.#flushing = undefined;
-  }
-
-  async #write(batch: Waiting[]): Promise<void> {
-    const attempted = `Cannot write to ${this.path}`;
-    if (this.#broken !== undefined) throw this.#broken;
-    let written = false;
-    try {
-      // Rows in a file that has no name any more, or that another process has made longer, would be lost or torn.
-      if (!isStillAt(this.#file, this.path) || this.#file.statSync().size !== this.#durable.bytes) {
-        throw this.#broken = new TaskdError("fenced", `${attempted}: another process has changed or removed it`, {
-          hint: "Nothing but the broker may write below audit_root",
-        });
-      }
-      for (const { encoded } of batch) await writeAll(this.#file, encoded.line);
-      written = true;
-      await this.#file.sync();
-    } catch (error) {
-      const failure = fileError(error, attempted);
-      // After a failed fsync it is unknown what the disk has.
-      if (written) this.#broken ??= failure;
-      if (this.#broken === undefined) await this.#takeBack(failure);
-      throw failure;
-    }
-  }
-
-  /** Removes what a failed write has left of its rows. */
-  async #takeBack(failure: TaskdError): Promise<void> {
-    try {
-      this.#file.truncateSync(this.#durable.bytes);
-      await this.#file.sync();
-    } catch {
-      this.#broken = failure;
-    }
   }
 }
 

@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { fileOf, plantTrace, someOrder, staged, TO_THE_GATE } from "../../tests/broker/task/lives.ts";
 import { VirtualClock } from "../../tests/support/clock.ts";
+import { makeRoom } from "../../tests/support/full_disk.ts";
 import { mountReadOnlyView, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Row, TaskEvent } from "./rows.ts";
@@ -160,7 +161,7 @@ Deno.test({
       assertEquals(failed, ["no_space", "no_space"]);
       const verdict = verifyTrace(root, ID);
       assertEquals(verdict, { intact: true, head: writer.head, torn_bytes: 0 });
-      Deno.removeSync(filler);
+      makeRoom(filler);
       assertEquals((await writer.append({ type: "note", text: "room" })).seq, writer.head.seq);
       await writer.close();
       assertEquals(verifyTrace(root, ID).intact, true);

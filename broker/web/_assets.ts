@@ -3,6 +3,13 @@
  */
 
 import shell from "./shell.html" with { type: "text" };
+import decided from "../task/decided.ts" with { type: "text" };
+import page_proof from "../task/page_proof.ts" with { type: "text" };
+import seen from "../task/seen.ts" with { type: "text" };
+import shown from "../task/shown.ts" with { type: "text" };
+import canonical_json from "../../lib/text/canonical_json.ts" with { type: "text" };
+import characters from "../../lib/text/characters.ts" with { type: "text" };
+import commit_address from "../../lib/text/commit_address.ts" with { type: "text" };
 import api from "./pages/api.ts" with { type: "text" };
 import app from "./pages/app.ts" with { type: "text" };
 import code from "./pages/code.ts" with { type: "text" };
@@ -22,14 +29,18 @@ import live from "./pages/live.ts" with { type: "text" };
 import output from "./pages/output.ts" with { type: "text" };
 import page from "./pages/page.ts" with { type: "text" };
 import pending from "./pages/pending.ts" with { type: "text" };
+import row_view from "./pages/row_view.ts" with { type: "text" };
+import sight from "./pages/sight.ts" with { type: "text" };
 import sparkline from "./pages/sparkline.ts" with { type: "text" };
 import spend from "./pages/spend.ts" with { type: "text" };
 import stages from "./pages/stages.ts" with { type: "text" };
 import syntax from "./pages/syntax.ts" with { type: "text" };
+import table_view from "./pages/table_view.ts" with { type: "text" };
 import task_page from "./pages/task_page.ts" with { type: "text" };
 import changed_words from "./pages/changed_words.ts" with { type: "text" };
 import bar_style from "./styles/bar.css" with { type: "text" };
 import base_style from "./styles/base.css" with { type: "text" };
+import data_style from "./styles/data.css" with { type: "text" };
 import diff_style from "./styles/diff.css" with { type: "text" };
 import facts_style from "./styles/facts.css" with { type: "text" };
 import hidden_style from "./styles/hidden.css" with { type: "text" };
@@ -51,6 +62,7 @@ export const STYLE: string = [
   facts_style,
   hidden_style,
   diff_style,
+  data_style,
   side_style,
   lists_style,
   task_style,
@@ -58,12 +70,16 @@ export const STYLE: string = [
   overlay_style,
   media_style,
 ].join("\n");
-/** Sources of the pages' modules, by their name. */
+/** Sources of the pages' modules, by their name; those outside of `pages` are the terminal's as well. */
 export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   api,
   app,
+  canonical_json,
+  characters,
   code,
+  commit_address,
   databases,
+  decided,
   decision,
   diff,
   diff_view,
@@ -78,11 +94,17 @@ export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   live,
   output,
   page,
+  page_proof,
   pending,
+  row_view,
+  seen,
+  shown,
+  sight,
   sparkline,
   spend,
   stages,
   syntax,
+  table_view,
   task_page,
   changed_words,
 }));

@@ -63,7 +63,8 @@ function answer(type: string, body: string): Response {
 function script(name: string, source: string): string {
   const known = stripped.get(name);
   if (known !== undefined) return known;
-  const text = stripTypeScriptTypes(source);
+  // What pages share with the rest of the program lies beside them here.
+  const text = stripTypeScriptTypes(source).replaceAll(/"(?:\.\.\/)+(?:lib\/text|task)\//g, '"./');
   stripped.set(name, text);
   return text;
 }

@@ -17,7 +17,22 @@ async function get(path: string): Promise<{ type: string | null; body: string }>
 
 Deno.test("every module of the pages is carried by the program", () => {
   const files = [...Deno.readDirSync(PAGES)].map(({ name }) => name).filter((name) => !name.endsWith("_test.ts"));
-  assertEquals([...MODULES.keys()].map((name) => `${name}.ts`).sort(), files.sort());
+  // The table of characters and what was seen are the terminal's: the very same text.
+  for (
+    const path of [
+      "../../lib/text/canonical_json.ts",
+      "../../lib/text/characters.ts",
+      "../../lib/text/commit_address.ts",
+      "../task/decided.ts",
+      "../task/page_proof.ts",
+      "../task/seen.ts",
+      "../task/shown.ts",
+    ]
+  ) {
+    assertEquals(MODULES.get(/(\w+)\.ts$/.exec(path)![1]!), Deno.readTextFileSync(new URL(path, import.meta.url)));
+  }
+  const shared = ["canonical_json.ts", "characters.ts", "commit_address.ts", "decided.ts", "page_proof.ts", "seen.ts"];
+  assertEquals([...MODULES.keys()].map((name) => `${name}.ts`).sort(), [...files, ...shared, "shown.ts"].sort());
 });
 
 Deno.test("the program carries every part of the style sheet, with media rules last", async () => {

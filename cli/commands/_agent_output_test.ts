@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { readableLines } from "./_agent_output.ts";
 
-Deno.test("readableLines() tells what each agent said and did, and nothing of its bookkeeping", () => {
+Deno.test("readableLines() shows what each agent said and did, and nothing of its bookkeeping", () => {
   const table: [object, string[]][] = [
     [{ type: "turn", turn: 1 }, []],
     [{ type: "said", turn: 2, text: "Done" }, ["Done"]],

@@ -7,7 +7,7 @@ import * as v from "valibot";
 import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { ownDaemonCommand } from "../table/own_command.ts";
+import { ownCommand } from "../table/own_command.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
 const SERVES = v.object({
@@ -35,7 +35,7 @@ const MAX_LINE_BYTES = 65_536;
 /** Starts it; throws the broker's own error. An interrupt ends the start. */
 export async function startDetached(args: Args, io: Io, log_file: string): Promise<StartResult> {
   const named = args.text("socket");
-  const [program, words] = ownDaemonCommand([
+  const [program, words] = ownCommand(args.host.entry, [
     "start",
     "--json",
     "--log-file",

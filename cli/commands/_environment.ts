@@ -14,7 +14,6 @@ import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 
-/** The runtime of this name; throws `usage` for any other. */
 export function runtimeNamed(text: string): RuntimeName {
   const found = RUNTIME_NAMES.find((name) => name === text);
   if (found !== undefined) return found;

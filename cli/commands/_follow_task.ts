@@ -5,9 +5,7 @@
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";
-import type { TaskEventView } from "../../broker/api/wire.ts";
-import type { SpendFigures } from "../../broker/task/schema.ts";
-import type { Gate, Outcome, Pushed, Stage } from "../../broker/task/stages.ts";
+import type { TaskEventView, TaskView } from "../../broker/api/wire.ts";
 import { laterSpend } from "../../broker/web/pages/spend.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
@@ -17,19 +15,16 @@ import { readableLines } from "./_agent_output.ts";
 import { spendWord } from "./_task_text.ts";
 import type { Io } from "../text/io.ts";
 
-export interface TaskProgress {
-  stage: Stage;
-  outcome?: Outcome;
-  reason?: string;
-  gate?: Gate;
-  pushed?: Pushed;
-  spend?: SpendFigures;
-}
+export type TaskProgress = Pick<TaskView, "stage" | "outcome" | "reason" | "gate" | "pushed" | "spend">;
 
 export interface FollowOptions {
   io: Io;
   /** Until a person has to decide or a code host has, or until the task has ended. */
   until: "gate" | "end";
+  /** Number of the last event that is known: only those behind it count. */
+  after?: number;
+  /** Ends the following, beside `io.signal`. */
+  signal?: AbortSignal;
   /** Shows an event; lines that stay. */
   show(event: TaskEventView): void;
   clock?: Clock;
@@ -48,26 +43,27 @@ const DRAW_APART_MS = 100;
  * Follows the task until the moment that is asked for. The broker has answered before, so it is waited for when it does
  * not any more.
  *
- * @throws {TaskdError} `interrupted` when `io.signal` is aborted: the task itself goes on; `broker_unreachable` when the
+ * @throws {TaskdError} `interrupted` when a signal is aborted: the task itself goes on; `broker_unreachable` when the
  * broker does not come back.
  */
 export async function followTask(broker: BrokerClient, id: string, options: FollowOptions): Promise<TaskProgress> {
   const { io, until, show, clock = systemClock } = options;
+  const signal = options.signal === undefined ? io.signal : AbortSignal.any([io.signal, options.signal]);
   const view = new LiveView(io, clock);
   const progress: TaskProgress = { stage: "admission" };
-  let after: number | undefined;
+  let { after } = options;
   let lost_ms: number | undefined;
   const wait = async (failure: TaskdError) => {
     if (lost_ms === undefined) io.note("The broker does not answer: it is waited for");
     lost_ms ??= clock.monotonic();
     if (clock.monotonic() - lost_ms > RECONNECT_TIMEOUT_MS) throw failure;
-    await clock.sleep(RETRY_MS, io.signal);
+    await clock.sleep(RETRY_MS, signal);
   };
   try {
     for (;;) {
       let failure = gone(id);
       try {
-        const stream = broker.events(id, { signal: io.signal, ...(after === undefined ? {} : { after }) });
+        const stream = broker.events(id, { signal, ...(after === undefined ? {} : { after }) });
         for await (const event of stream) {
           lost_ms = undefined;
           after = event.id ?? after;
@@ -88,7 +84,7 @@ export async function followTask(broker: BrokerClient, id: string, options: Foll
 }
 
 function isOver({ stage, outcome }: TaskProgress, until: "gate" | "end"): boolean {
-  if (outcome !== undefined) return true;
+  if (outcome !== undefined || stage === "push_failed" || stage === "data_waits") return true;
   return until === "gate" && (stage === "awaiting_approval" || stage === "awaiting_ci");
 }
 
@@ -102,6 +98,8 @@ function take(progress: TaskProgress, { event, data }: TaskEventView): void {
   switch (event) {
     case "stage":
       progress.stage = data.stage;
+      delete progress.reason;
+      if (data.reason !== undefined) progress.reason = data.reason;
       if (data.gate !== undefined) progress.gate = data.gate;
       if (data.pushed !== undefined) progress.pushed = data.pushed;
       break;

@@ -23,21 +23,21 @@ function fastClock(): Clock & { slept_ms: number } {
 }
 
 function makeIo(signal: AbortSignal) {
-  const told = { text: "" };
+  const printed = { text: "" };
   const sink = {
     writeSync: (bytes: Uint8Array) => {
-      told.text += new TextDecoder().decode(bytes);
+      printed.text += new TextDecoder().decode(bytes);
       return bytes.length;
     },
     isTerminal: () => false,
   };
   const io = new Io({ stdout: sink, stderr: sink, json: false, quiet: false, no_color: true, signal, now: () => 0 });
-  return { io, told };
+  return { io, printed };
 }
 
 Deno.test("followTask() waits half a minute for a broker that has gone, reports it once, and fails", async () => {
   const clock = fastClock();
-  const { io, told } = makeIo(new AbortController().signal);
+  const { io, printed } = makeIo(new AbortController().signal);
   const broker = new BrokerClient({ socket: "/nonexistent/broker.sock" }, { clock });
   const error = await assertRejects(
     () => followTask(broker, "a".repeat(32), { io, until: "end", show: () => {}, clock }),
@@ -45,7 +45,7 @@ Deno.test("followTask() waits half a minute for a broker that has gone, reports 
   );
   assertEquals(error.code, "broker_unreachable");
   assertEquals(clock.slept_ms > 30_000 && clock.slept_ms < 60_000, true, String(clock.slept_ms));
-  assertEquals(told.text, "The broker does not answer: it is waited for\n");
+  assertEquals(printed.text, "The broker does not answer: it is waited for\n");
 });
 
 Deno.test("followTask() stops waiting when it is interrupted", async () => {

@@ -1,23 +1,18 @@
-/**
- * The instruction of a task, from where a person has it: the call itself, a file, or stdin.
- */
+/** The instruction of a task, from where a person has it: the call itself, a file, or stdin. */
 
 import { MAX_INSTRUCTION_CHARS } from "../../broker/task/schema.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 
-/** Where the instruction may come from; exactly one of them. */
-export interface InstructionSource {
-  /** The word of the call; `-` is stdin. */
-  word: string | undefined;
-  /** Absolute path. */
-  file: string | undefined;
-  stdin(): ReadableStream<Uint8Array>;
-  signal: AbortSignal;
-}
-
-/** @throws {TaskdError} `usage` when there is none, or more than one; `too_large`; the system's error for the file. */
-export async function readInstruction({ word, file, stdin, signal }: InstructionSource): Promise<string> {
+/**
+ * Reads it from the word of the call, of which `-` is stdin, or from a file, an absolute path.
+ *
+ * @throws {TaskdError} `usage` when there is none, or more than one; `too_large`; the system's error for the file.
+ */
+export async function readInstruction(
+  { word, file }: { word: string | undefined; file: string | undefined },
+  signal: AbortSignal,
+): Promise<string> {
   const hint = "Write it as the second argument, name a file with --file, or write - to read stdin";
   if (word !== undefined && file !== undefined) {
     throw new TaskdError("usage", "Cannot take two instructions: one is in the call, another in --file", { hint });
@@ -28,7 +23,7 @@ export async function readInstruction({ word, file, stdin, signal }: Instruction
   const text = file !== undefined
     ? await fromFile(file, signal)
     : word === "-"
-    ? await collect(stdin(), signal, "stdin")
+    ? await collect(Deno.stdin.readable, signal, "stdin")
     : word!;
   if (text.trim() === "") throw new TaskdError("usage", "Cannot submit a task: its instruction is empty", { hint });
   if (text.length > MAX_INSTRUCTION_CHARS) throw tooLong("the instruction");

@@ -1,6 +1,4 @@
-/**
- * What submit and queue add send, from their arguments and flags.
- */
+/** What submit and queue add send, from their arguments and flags. */
 
 import type { SubmitRequest } from "../../broker/task/schema.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -14,12 +12,8 @@ const DEFAULT_PORT = 443;
 
 export async function readSubmission(args: Args, io: Io): Promise<SubmitRequest> {
   const egress_extra = parseEgressFlags(args.texts("egress"));
-  const instruction = await readInstruction({
-    word: args.optional("instruction"),
-    file: args.text("file"),
-    stdin: () => Deno.stdin.readable,
-    signal: io.signal,
-  });
+  const source = { word: args.optional("instruction"), file: args.text("file") };
+  const instruction = await readInstruction(source, io.signal);
   const databases = args.texts("database");
   return {
     repo: args.positional("repo"),

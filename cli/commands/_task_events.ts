@@ -1,6 +1,4 @@
-/**
- * A task's events as lines for people.
- */
+/** A task's events as lines for people. */
 
 import type { TaskEventView } from "../../broker/api/wire.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";

@@ -1,11 +1,12 @@
-/**
- * Phrases that the commands of tasks print.
- */
+/** Phrases that the commands of tasks print. */
 
-import type { TaskListItem } from "../../broker/api/wire.ts";
+import type { TaskListItem, TaskView } from "../../broker/api/wire.ts";
+import { decisionFacts } from "../../broker/task/decided.ts";
+import { commitAddress } from "../../lib/text/commit_address.ts";
 import type { Outcome, Stage } from "../../broker/task/stages.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { plural } from "../../lib/text/plural.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { shellWord } from "../../lib/text/shell_word.ts";
 
 /** Digits of an id that lists and hints show: two tasks do not share them in practice. */
@@ -18,7 +19,7 @@ export function shortId(id: string): string {
   return id.slice(0, ID_DIGITS);
 }
 
-export interface TaskSpend {
+interface TaskSpend {
   spend?: { usd: number; requests: number; unmetered_requests: number; priced: boolean };
   live?: TaskSpend["spend"];
   claimed_usd?: number;
@@ -41,7 +42,6 @@ export function spendWords(spent: TaskSpend): string {
   return `${amount} (${requests}${unmetered})`;
 }
 
-/** How long ago `iso` was, at `now_ms` of the wall clock. */
 export function age(iso: string, now_ms: number): string {
   const ms = Math.max(0, now_ms - Date.parse(iso));
   return ms < 1_000 ? "0s" : formatDuration(ms < 60_000 ? Math.floor(ms / 1_000) * 1_000 : ms);
@@ -49,13 +49,25 @@ export function age(iso: string, now_ms: number): string {
 
 /** Where a task stands: its outcome once it has one. */
 export function standing({ stage, outcome }: Pick<TaskListItem, "stage" | "outcome">): string {
-  return outcome ?? stage;
+  return outcome ?? (stage === "data_waits" ? "pushed, data waits" : stage);
 }
 
-/** The command that approves exactly what the gate asks about. */
 export function approveCommand(id: string, gate: { diff_sha256: string; second_look: readonly string[] }): string {
   const flags = gate.second_look.map((category) => ` --acknowledge ${shellWord(category)}`).join("");
   return `taskd approve ${shortId(id)} --diff ${gate.diff_sha256.slice(0, DIFF_DIGITS)}${flags}`;
+}
+
+/** What was decided on a task by whom and when, and where it went: safe to print. */
+export function decisionText(task: TaskView): string {
+  const { pushed, repo, reason } = task;
+  const lines: (string | false)[] = [
+    `The task is at ${standing(task)}: there is nothing to approve`,
+    ...decisionFacts(task).map(([name, text]) => `${name}: ${text}`),
+    reason !== undefined && reason !== "" && `Reason: ${reason}`,
+    pushed !== undefined && `Pushed to ${pushed.branch}, commit ${commitAddress(repo, pushed.commit) ?? pushed.commit}`,
+    pushed?.pull_request !== undefined && `Pull request ${pushed.pull_request}`,
+  ];
+  return lines.filter((line) => line !== false).map(sanitizeLine).join("\n");
 }
 
 /** Outcomes that `--wait` counts as success. */
@@ -70,6 +82,9 @@ export function isSuccess({ stage, outcome }: { stage: Stage; outcome?: Outcome 
 export function nextSteps(id: string, { stage, outcome }: { stage: Stage; outcome?: Outcome }): string[] {
   const short = shortId(id);
   if (stage === "awaiting_approval") return [`taskd review ${short}`];
+  if (stage === "push_failed" || stage === "data_waits") {
+    return [`taskd push ${short}`, `taskd inspect ${short}`, `taskd kill ${short} to give it up`];
+  }
   switch (outcome) {
     case undefined:
       return [`taskd logs ${short} -f`];

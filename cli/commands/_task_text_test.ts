@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { OUTCOMES, STAGES } from "../../broker/task/stages.ts";
+import { isWaiting, OUTCOMES, STAGES } from "../../broker/task/stages.ts";
 import type { Outcome, Stage } from "../../broker/task/stages.ts";
 import { age, approveCommand, isSuccess, nextSteps, spendWord, spendWords } from "./_task_text.ts";
 
@@ -45,16 +45,22 @@ Deno.test("approveCommand() quotes for a shell what no category should hold", ()
   );
 });
 
-Deno.test("every stage and outcome has its next step, and only three outcomes were wanted", () => {
+Deno.test("every stage and outcome has its next step, and only three outcomes are successes", () => {
   const id = "0123456789abcdef".repeat(2);
   for (const stage of Object.keys(STAGES) as Stage[]) {
     if (stage === "done") continue;
-    const command = stage === "awaiting_approval" ? "taskd review 0123456789ab" : "taskd logs 0123456789ab -f";
-    assertEquals(nextSteps(id, { stage }), [command]);
+    const command = stage === "awaiting_approval"
+      ? "taskd review 0123456789ab"
+      : isWaiting(stage)
+      ? "taskd push 0123456789ab"
+      : "taskd logs 0123456789ab -f";
+    assertEquals(nextSteps(id, { stage })[0], command);
+    const good = stage === "awaiting_approval" || stage === "awaiting_ci";
+    assertEquals(isSuccess({ stage }), good, stage);
   }
-  const wanted = (Object.keys(OUTCOMES) as Outcome[]).filter((outcome) => isSuccess({ stage: "done", outcome }));
-  assertEquals(wanted.toSorted(), ["no_diff", "promoted", "pushed"]);
+  const successes = (Object.keys(OUTCOMES) as Outcome[]).filter((outcome) => isSuccess({ stage: "done", outcome }));
+  assertEquals(successes.toSorted(), ["no_diff", "promoted", "pushed"]);
   for (const outcome of Object.keys(OUTCOMES) as Outcome[]) {
-    assertEquals(nextSteps(id, { stage: "done", outcome }).length > 0, !wanted.includes(outcome), outcome);
+    assertEquals(nextSteps(id, { stage: "done", outcome }).length > 0, !successes.includes(outcome), outcome);
   }
 });

@@ -1,6 +1,4 @@
-/**
- * The commands that read and store the content of a branch: checkout, path, checkpoint, compact, export.
- */
+/** The commands that read and store the content of a branch: checkout, path, checkpoint, compact, export. */
 
 import { hasCode } from "../../lib/errors.ts";
 import type { CheckoutResult } from "../../lib/store/results.ts";
@@ -8,7 +6,7 @@ import { formatBytes } from "../../lib/text/bytes.ts";
 import { plural } from "../../lib/text/plural.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { storeCommand } from "../plan/command_module.ts";
-import { branchName } from "./_result_text.ts";
+import { branchName, noteLeftOut, waitFlag } from "./_result_text.ts";
 
 /** Makes a plain file; prints its path alone, so that a script can use it. */
 export const checkout = storeCommand<CheckoutResult>({
@@ -16,7 +14,7 @@ export const checkout = storeCommand<CheckoutResult>({
     const onProgress = io.progress(`checkout ${args.positional("address")}`);
     const { checkpoint, ...branch } = args.address("address");
     if (checkpoint !== undefined) return await ops.call("checkout-at", { ...branch, checkpoint }, onProgress);
-    return await ops.call("checkout", { ...branch, force: args.on("force") }, onProgress);
+    return await ops.call("checkout", { ...branch, force: args.on("force"), ...waitFlag(args) }, onProgress);
   },
   render: ({ path }) => path,
 });
@@ -68,11 +66,13 @@ export const exportFile = storeCommand({
         if (!hasCode(error, "no_session")) throw error;
       });
     }
-    return await ops.call("export", {
+    const exported = await ops.call("export", {
       ...address,
       path: args.positional("file"),
       force: args.on("force"),
+      ...waitFlag(args),
     }, io.progress(`export ${args.positional("address")}`));
+    return noteLeftOut(exported, io);
   },
   render: (result) => `Wrote ${sanitizeLine(result.path)} (${formatBytes(result.size_bytes)}, txid ${result.txid})`,
 });

@@ -1,6 +1,4 @@
-/**
- * Completion scripts for shells, written from the command table. They are static: pressing Tab starts no program.
- */
+/** Completion scripts for shells, written from the command table. They are static: pressing Tab starts no program. */
 
 import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import { COMMANDS, GLOBAL_FLAGS, PROGRAM } from "../table/commands.ts";
@@ -19,8 +17,8 @@ export function completionScript(shell: Shell): string {
   }
 }
 
-function flagNames(flag: FlagSpec): string[] {
-  return flag.negatable ? [`--no-${flag.name}`] : [`--${flag.name}`];
+function flagName(flag: FlagSpec): string {
+  return flag.negatable ? `--no-${flag.name}` : `--${flag.name}`;
 }
 
 /** Flags of every command, the one that no table has among them. */
@@ -31,10 +29,6 @@ const COMMON_FLAGS: readonly FlagSpec[] = [
 
 function allFlags(command: CommandSpec): readonly FlagSpec[] {
   return [...command.flags, ...COMMON_FLAGS];
-}
-
-function everyFlag(): FlagSpec[] {
-  return [...GLOBAL_FLAGS, ...COMMANDS.flatMap((command) => command.flags)];
 }
 
 /** First words, and for each the second words it takes. */
@@ -57,7 +51,7 @@ function summaryOf(name: string): string {
 }
 
 function takesPath(flag: FlagSpec): boolean {
-  return flag.kind === "file" || flag.name === "store";
+  return flag.kind === "file" || flag.kind === "store" || flag.name === "store";
 }
 
 /** Whether a path may be among the arguments; what else they name, only a store or a broker knows. */
@@ -67,7 +61,8 @@ function namesPath(command: CommandSpec): boolean {
 
 /** Flags with a value, as they are matched once a second dash is gone: `-store|-ttl`. */
 function valueFlags(): string {
-  return [...new Set(everyFlag().filter((flag) => flag.kind !== "boolean").map((flag) => `-${flag.name}`))].join("|");
+  const flags = [...GLOBAL_FLAGS, ...COMMANDS.flatMap((command) => command.flags)];
+  return [...new Set(flags.filter((flag) => flag.kind !== "boolean").map((flag) => `-${flag.name}`))].join("|");
 }
 
 /** What `name --flag` is, as a pattern of bash: the flag of one command, or of all. */
@@ -86,7 +81,7 @@ function bash(): string {
   const paths = flagsBy(takesPath).map(([pattern]) => pattern).join("|");
   const withPaths = COMMANDS.filter(namesPath).map((command) => JSON.stringify(command.name)).join("|");
   const cases = COMMANDS.map((command) => {
-    const flags = allFlags(command).flatMap(flagNames).join(" ");
+    const flags = allFlags(command).map(flagName).join(" ");
     return `    ${JSON.stringify(command.name)}) flags=${JSON.stringify(flags)} ;;`;
   });
   return [
@@ -131,7 +126,7 @@ function bash(): string {
     "  fi",
     '  case "$name" in',
     ...cases,
-    `    *) flags=${JSON.stringify(COMMON_FLAGS.flatMap(flagNames).join(" "))} ;;`,
+    `    *) flags=${JSON.stringify(COMMON_FLAGS.map(flagName).join(" "))} ;;`,
     "  esac",
     '  COMPREPLY=($(compgen -W "$flags" -- "$cur"))',
     "}",
@@ -194,7 +189,7 @@ function zshFlag(flag: FlagSpec): string {
   const value = flag.kind === "boolean" ? "" : `:${flag.value ?? "VALUE"}:${action}`;
   const after = flag.kind === "boolean" ? "" : "=";
   const often = flag.repeatable ? "*" : "";
-  return flagNames(flag).map((name) => quoted(`${often}${name}${after}[${help}]${value}`)).join(" ");
+  return quoted(`${often}${flagName(flag)}${after}[${help}]${value}`);
 }
 
 function fish(): string {
@@ -226,5 +221,5 @@ function fish(): string {
 function fishFlag(flag: FlagSpec): string {
   const choices = flag.choices === undefined ? "" : ` -a ${quoted(flag.choices.join(" "))}`;
   const value = flag.kind === "boolean" ? "" : takesPath(flag) ? " -r -F" : ` -x${choices}`;
-  return flagNames(flag).map((name) => `-l ${name.slice(2)}${value} -d ${quoted(flag.help)}`).join(" ");
+  return `-l ${flagName(flag).slice(2)}${value} -d ${quoted(flag.help)}`;
 }

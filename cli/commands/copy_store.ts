@@ -1,6 +1,4 @@
-/**
- * The command `taskd copy-store`.
- */
+/** The command `taskd copy-store`. */
 
 import type { Backend } from "../../lib/backend/backend.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -11,11 +9,12 @@ import { openBackend } from "../../lib/store/open.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { plural } from "../../lib/text/plural.ts";
 import type { Args } from "../plan/args.ts";
+import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
+import { findingLines } from "./_result_text.ts";
 
-export type CopyStoreReport = { source: string; target: string } & CopyStoreResult;
+type CopyStoreReport = { source: string; target: string } & CopyStoreResult;
 
-/** Copies, or goes on with a copy. */
 export async function run(args: Args, io: Io): Promise<CopyStoreReport> {
   const [source, target] = [args.positional("source"), args.positional("target")];
   if (source === target) {
@@ -23,10 +22,13 @@ export async function run(args: Args, io: Io): Promise<CopyStoreReport> {
   }
   if (source.startsWith("/")) await checkSource(source, io);
   const { s3 } = args.plan;
-  const open = (location: string): Promise<Backend> =>
-    openBackend(location, s3 === undefined ? {} : { s3: s3.options });
-  const onProgress = io.progress("copy-store");
-  const result = await copyStore(await open(source), await open(target), { onProgress, signal: io.signal });
+  const open = (location: string, read_only: boolean): Promise<Backend> =>
+    openBackend(location, { read_only, ...(s3 === undefined ? {} : { s3: s3.options }) });
+  const result = await copyStore(await open(source, true), await open(target, false), {
+    onProgress: io.progress("copy-store"),
+    signal: io.signal,
+    allow_damaged: args.on("allow-damaged"),
+  });
   io.clearProgress();
   return { source, target, ...result };
 }
@@ -44,8 +46,14 @@ async function checkSource(directory: string, io: Io): Promise<void> {
   }
 }
 
+export function exitCode({ findings }: CopyStoreReport): number {
+  return findings.length === 0 ? EXIT_OK : EXIT_FAILURE;
+}
+
 export function render(result: CopyStoreReport): string {
   const skipped = result.skipped === 0 ? "" : `; ${result.skipped} of them were there already`;
   const what = `${plural(result.branches, "branch")} and ${plural(result.objects, "object")}`;
-  return `Copied ${what} (${formatBytes(result.copied_bytes)}${skipped}) to ${result.target}`;
+  const copied = `Copied ${what} (${formatBytes(result.copied_bytes)}${skipped}) to ${result.target}`;
+  if (result.findings.length === 0) return copied;
+  return [`${copied}: NOT PROVED, it is damaged`, ...result.findings.flatMap((each) => findingLines(each))].join("\n");
 }

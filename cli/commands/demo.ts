@@ -1,6 +1,4 @@
-/**
- * The command `taskd demo`.
- */
+/** The command `taskd demo`. */
 
 import { TaskdError } from "../../lib/errors.ts";
 import { type DemoResult, runDemo } from "../demo/run_demo.ts";
@@ -13,7 +11,7 @@ export async function run(args: Args, io: Io): Promise<DemoResult> {
   const runtime = DEMO_RUNTIMES.find((name) => name === args.text("runtime"));
   const size_mb = args.number("size") ?? (args.on("quick") ? DEMO_SIZES_MB.smallest : DEMO_SIZES_MB.usual);
   if (runtime === undefined || size_mb > DEMO_SIZES_MB.largest) {
-    const problem = runtime === undefined ? "that is no runtime" : `a shop has ${DEMO_SIZES_MB.largest} MB at most`;
+    const problem = runtime === undefined ? "that is no runtime" : `a shop has ${DEMO_SIZES_MB.largest} MiB at most`;
     throw new TaskdError("usage", `Cannot run the demo: ${problem}`, {
       hint: `Runtimes are ${DEMO_RUNTIMES.join(" and ")}; without --size the shop has ${DEMO_SIZES_MB.usual} MB`,
     });
@@ -21,5 +19,6 @@ export async function run(args: Args, io: Io): Promise<DemoResult> {
   const tools = environment(args);
   const env = (name: string) => DEMO_VARIABLES.includes(name) ? Deno.env.get(name) : tools(name);
   const host = { home: args.broker.home, env };
-  return await runDemo(io, { temporary: args.host.temporary, host, runtime, size_mb, keep: args.on("keep") });
+  const { entry, temporary } = args.host;
+  return await runDemo(io, { entry, temporary, host, runtime, size_mb, keep: args.on("keep") });
 }

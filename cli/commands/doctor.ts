@@ -1,6 +1,4 @@
-/**
- * The command `taskd doctor`.
- */
+/** The command `taskd doctor`. */
 
 import { LANES, laneText } from "../../broker/agents.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
@@ -26,13 +24,14 @@ export async function run(args: Args, io: Io): Promise<DoctorResult> {
 
 /** All checks of the host; `setup` ends with them too. */
 export function examineHost(args: Args, io: Io): Promise<HostCheck[]> {
-  const { deno, store } = args.host;
+  const { deno, programs: places, store } = args.host;
   return examine({
     home: args.broker.home,
     uid: Deno.uid() ?? 0,
     env: environment(args),
     ask: asking(args, io.signal),
     askGh: asking(args, io.signal, { credentials: true }),
+    places,
     deno: { path: deno, version: Deno.version.deno },
     untested: ({ name, version }) => untestedVersion(name, version ?? ""),
     findBroker: () => findBroker(findOptions(args)),
@@ -65,7 +64,7 @@ function withCompany(name: string): string {
 }
 
 function verdict(status: CheckStatus, checks: readonly HostCheck[]): string {
-  const count = (wanted: CheckStatus) => checks.filter((check) => check.status === wanted).length;
+  const count = (counted: CheckStatus) => checks.filter(({ status }) => status === counted).length;
   if (status === "ok") return "Everything is ready";
   const words = [[count("fail"), "failed"], [count("warn"), "worth a look"]] as const;
   return words.filter(([number]) => number > 0).map(([number, what]) => `${number} ${what}`).join(", ");

@@ -3,22 +3,34 @@
  * the person has named, or that it has just shown to them, and no other.
  */
 
-import { crypto } from "@std/crypto/crypto";
 import type { TaskView } from "../../broker/api/wire.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import { FLAG_CATEGORIES, type FlagCategory } from "../../broker/git/flags.ts";
+import { countFiles } from "../../broker/git/human_diff.ts";
 import { renderBrief } from "../../broker/task/brief.ts";
+import { PAGE_ROWS } from "../../broker/task/page_proof.ts";
+import type { DatabaseDiffQuery, DatabaseRows } from "../../broker/task/row_pages.ts";
 import type { TrustBrief } from "../../broker/task/schema.ts";
-import type { Gate } from "../../broker/task/stages.ts";
-import { TaskdError } from "../../lib/errors.ts";
+import { type BriefTable, briefTables, seenOf } from "../../broker/task/seen.ts";
+import { isPageShown, isShown } from "../../broker/task/shown.ts";
+import type { Gate, Seen } from "../../broker/task/stages.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
+import { rowText } from "../../lib/sqlite/diff_text.ts";
+import { plural } from "../../lib/text/plural.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { shellWord } from "../../lib/text/shell_word.ts";
 import { brokerCommand } from "../plan/command_module.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
 import { decodeDiff, diffText } from "../text/diff_text.ts";
-import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
+import { EXIT_FAILURE } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { briefOf } from "./inspect.ts";
-import { approveCommand, DIFF_DIGITS, shortId, standing } from "./_task_text.ts";
+import { approveCommand, decisionText, DIFF_DIGITS, shortId, standing } from "./_task_text.ts";
+import { exitCodeOf, type FollowedTask, watchLanding } from "./_watch_task.ts";
+
+/** Rows between two questions. */
+const SCREEN_ROWS = 40;
 
 /** Prints the change and how to approve it; with --json they are the result. */
 export const review = brokerCommand({
@@ -26,13 +38,40 @@ export const review = brokerCommand({
     const change = await readChange(broker, await broker.task(args.positional("id")));
     const { task } = change;
     const gate = openGate(task);
+    const { notes } = await broker.bases(task.id);
     const approve_command = gate === undefined ? null : approveCommand(task.id, gate);
-    if (io.json) return { ...change, approve_command };
+    const named = args.texts("table");
+    const all = briefTables(change.brief?.databases).filter(({ of }) => of > 0);
+    const stray = named.find((name) => !all.some(({ table }) => table === name));
+    if (stray !== undefined) throw new TaskdError("not_found", `The change has no rows in a table ${stray}`);
+    const tables = args.on("all") ? all : all.filter(({ table }) => named.includes(table));
+    if (io.json && tables.length > 0) {
+      io.outJson({ ok: true, ...change, bases: notes, approve_command });
+      for (const { database, table, ...of } of tables) {
+        const show = (row: object) => io.outJson({ database, table, ...row });
+        const gone = await showRows(broker, task, { database, table, ...of }, show);
+        if (gone !== undefined) show({ gone });
+      }
+      return undefined;
+    }
+    if (io.json) return { ...change, bases: notes, approve_command };
     io.styled(knownText(change));
+    for (const note of notes) io.styled(`since then: ${sanitizeLine(note)}`);
     io.styled(`\n${shownDiff(change, io.colours || args.on("color"))}\n`);
+    for (const table of tables) {
+      io.out(sanitizeLine(`${table.name}: ${plural(table.of, "row")}`));
+      const gone = await showRows(broker, task, table, (row) => io.out(rowText(row)));
+      io.out(gone === undefined ? "" : sanitizeLine(`not kept after the decision, beyond the brief: ${gone}`));
+    }
+    const folded = all.filter((table) => table.to < table.of && !tables.includes(table));
+    if (folded.length > 0) {
+      const [{ table }] = folded as [BriefTable];
+      const one = folded.length === 1 && sanitizeLine(table) === table;
+      io.out(`To see every row: taskd review ${shortId(task.id)} ${one ? `--table ${shellWord(table)}` : "--all"}\n`);
+    }
     io.out(
-      approve_command === null ? `The task is at ${standing(task)}: there is nothing to approve` : [
-        "To approve exactly this change:",
+      approve_command === null ? decisionText(task) : [
+        `To approve exactly this, ${gate!.diff_sha256}:`,
         `  ${approve_command}`,
         "To refuse it:",
         `  taskd deny ${shortId(task.id)} "why"`,
@@ -42,7 +81,22 @@ export const review = brokerCommand({
   },
 });
 
-interface ApproveResult {
+/** Shows every row of a table; after the decision, why they are no longer kept. */
+async function showRows(
+  broker: BrokerClient,
+  task: TaskView,
+  table: BriefTable,
+  show: (row: DatabaseRows["rows"][number]) => void,
+): Promise<string | undefined> {
+  try {
+    for await (const rows of pagesOf(broker, task, table)) rows.forEach(show);
+  } catch (error) {
+    if (task.stage === "awaiting_approval" || !hasCode(error, "not_found")) throw error;
+    return error.message;
+  }
+}
+
+interface Answer {
   id: string;
   /** False when the person who was asked did not say yes. */
   approved: boolean;
@@ -50,7 +104,9 @@ interface ApproveResult {
   acknowledged: string[];
 }
 
-/** Approves the named digest, or shows the change and asks. */
+/** Of one that was approved also how it came out, where that was waited for. */
+type ApproveResult = Answer & Partial<FollowedTask>;
+
 export const approve = brokerCommand<ApproveResult>({
   async run(args, io, broker) {
     const task = await broker.task(args.positional("id"));
@@ -62,26 +118,40 @@ export const approve = brokerCommand<ApproveResult>({
     }
     const given = [...new Set(args.texts("acknowledge"))];
     checkCategories(given, gate);
-    const named = args.text("diff");
-    if (named === undefined) return await ask({ task, gate, given }, io, broker);
-    checkDiff(task, gate, named);
-    checkAcknowledged(task, gate, given);
-    return await sendApproval(broker, task, { diff_sha256: gate.diff_sha256, acknowledged: given });
+    const answer = await answerOf(args.text("diff"), { task, gate, given }, io, broker);
+    if (!answer.approved || !args.on("wait")) return answer;
+    if (!io.json) io.note(`Approved ${task.id}: its change is being pushed`);
+    return { ...answer, ...await watchLanding(io, broker, task, args.numberOf("timeout")) };
   },
-  render({ id, approved }) {
+  render({ id, approved, task }) {
     if (!approved) return `Nothing is approved; ${id} still waits (taskd deny ${shortId(id)} refuses it)`;
-    return `Approved ${id}: its change is being pushed (taskd logs ${shortId(id)} -f)`;
+    if (task === undefined) return `Approved ${id}: its change is being pushed (taskd logs ${shortId(id)} -f)`;
+    return `Approved ${id}: it is at ${standing(task)}`;
   },
   // Who asks for an approval and gets none has failed.
-  exitCode: ({ approved }) => approved ? EXIT_OK : EXIT_FAILURE,
+  exitCode: ({ approved, followed = false, ...task }) =>
+    approved ? exitCodeOf({ ...task, followed } as FollowedTask) : EXIT_FAILURE,
 });
+
+async function answerOf(
+  named: string | undefined,
+  asked: { task: TaskView; gate: Gate; given: string[] },
+  io: Io,
+  broker: BrokerClient,
+): Promise<Answer> {
+  if (named === undefined) return await ask(asked, io, broker);
+  const { task, gate, given } = asked;
+  checkDiff(task, gate, named);
+  checkAcknowledged(task, gate, given);
+  return await sendApproval(broker, task, { diff_sha256: gate.diff_sha256, acknowledged: given });
+}
 
 async function sendApproval(
   broker: BrokerClient,
   { id }: TaskView,
-  { diff_sha256, acknowledged }: Pick<ApproveResult, "diff_sha256" | "acknowledged">,
-): Promise<ApproveResult> {
-  await broker.approve(id, { diff_sha256, acknowledge: acknowledged });
+  { diff_sha256, acknowledged, seen }: Pick<Answer, "diff_sha256" | "acknowledged"> & { seen?: Seen },
+): Promise<Answer> {
+  await broker.approve(id, { diff_sha256, acknowledge: acknowledged, ...(seen && { seen }) });
   return { id, approved: true, diff_sha256, acknowledged };
 }
 
@@ -118,8 +188,8 @@ async function ask(
   { task, gate, given }: { task: TaskView; gate: Gate; given: readonly string[] },
   io: Io,
   broker: BrokerClient,
-): Promise<ApproveResult> {
-  if (io.json || !Deno.stdin.isTerminal() || !Deno.stderr.isTerminal()) {
+): Promise<Answer> {
+  if (io.json || !Deno.stdin.isTerminal() || !io.errorIsTerminal) {
     throw new TaskdError("usage", "Cannot approve without --diff: there is no terminal to show the change on", {
       hint: `taskd review ${shortId(task.id)} shows it and ends with the command to approve it`,
     });
@@ -128,14 +198,61 @@ async function ask(
   const change = await readChange(broker, task);
   const refused = { id: task.id, approved: false, diff_sha256: gate.diff_sha256, acknowledged: [] };
   prompt.say(knownText(change));
+  for (const note of (await broker.bases(task.id)).notes) prompt.say(`since then: ${sanitizeLine(note)}`);
   if (!await prompt.confirm("\nShow the diff?", true)) return refused;
   prompt.say(`\n${shownDiff(change, io.colours)}\n`);
+  const tables = briefTables(change.brief?.databases);
   for (const category of gate.second_look) {
     if (given.includes(category)) continue;
-    if (!await prompt.confirm(`Have you looked at ${categoryWords(category)}?`, false)) return refused;
+    const table = tables.find((one) => one.category === category);
+    if (table !== undefined && !table.unread && await readRows(broker, prompt, task, table)) continue;
+    if (table === undefined && !await prompt.confirm(`Have you looked at ${categoryWords(category)}?`, false)) {
+      return refused;
+    }
+    const unread = table &&
+      (table.unread
+        ? `${sanitizeLine(table.name)} cannot be read to the end`
+        : `${plural(table.of - table.to, "row")} of ${sanitizeLine(table.name)} not read`);
+    if (unread !== undefined && !await prompt.confirm(`${unread}: acknowledge that?`, false)) return refused;
   }
   if (!await prompt.confirm(`Approve this change of ${sanitizeLine(task.repo)}, and push it?`, false)) return refused;
-  return await sendApproval(broker, task, { diff_sha256: gate.diff_sha256, acknowledged: [...gate.second_look] });
+  const files = Array.from({ length: countFiles(change.diff) }, () => true);
+  const seen = seenOf(change.brief, files, tables);
+  return await sendApproval(broker, task, { diff_sha256: gate.diff_sha256, acknowledged: [...gate.second_look], seen });
+}
+
+/** Shows a table's rows page by page, and counts them in `to`; whether it came to the end. */
+async function readRows(broker: BrokerClient, prompt: Prompt, task: TaskView, table: BriefTable): Promise<boolean> {
+  let read = 0;
+  for await (const rows of pagesOf(broker, task, table, SCREEN_ROWS)) {
+    const more = `${read === 0 ? "Show the" : "Go on:"} ${plural(table.of - read, "row")} of ${
+      sanitizeLine(table.name)
+    }`;
+    if (!await prompt.confirm(`${more}?`, true)) break;
+    prompt.say(rows.map(rowText).join("\n"));
+    read += rows.length;
+    table.to = Math.max(table.to, read);
+  }
+  return read >= table.of;
+}
+
+async function* pagesOf(
+  broker: BrokerClient,
+  task: TaskView,
+  { database, table }: BriefTable,
+  most = Infinity,
+): AsyncGenerator<DatabaseRows["rows"]> {
+  for (let next: string | undefined = ""; next !== undefined;) {
+    const query: DatabaseDiffQuery = { database, table, limit: PAGE_ROWS, ...(next && { cursor: next }) };
+    const page: DatabaseRows = await broker.databaseDiff(task.id, query);
+    if (!await isPageShown(task, query, page, sha256Hex)) {
+      throw new TaskdError("altered", `Cannot show the rows of ${table}: they are not those at the gate`, {
+        hint: `Look at who could write to the store, and deny the task: taskd deny ${shortId(task.id)} "why"`,
+      });
+    }
+    for (let at = 0; at < page.rows.length; at += most) yield page.rows.slice(at, at + most);
+    next = page.next;
+  }
 }
 
 function categoryWords(category: string): string {
@@ -151,28 +268,23 @@ interface GateChange {
 }
 
 /**
- * @throws {TaskdError} `not_found` before there is a change; `corrupt` when the diff is not the one that the task's
- * record names: nobody should decide by it.
+ * @throws {TaskdError} `not_found` before there is a change; `altered` when diff or brief are not those that the
+ * task's record names: no decision should rest on it.
  */
 async function readChange(broker: BrokerClient, task: TaskView): Promise<GateChange> {
-  const { bytes } = await broker.diff(task.id);
-  const recorded = recordedDigest(task);
-  if (recorded !== undefined && recorded !== new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex()) {
-    throw new TaskdError("corrupt", `Cannot show the change of the task ${task.id}: its diff was altered on the disk`, {
-      hint: "The change itself is in git and is not touched; deny the task and run it again",
-    });
+  const [{ bytes }, brief] = [await broker.diff(task.id), await briefOf(broker, task.id)];
+  if (!await isShown(task, { diff: bytes, brief }, sha256Hex)) {
+    throw new TaskdError(
+      "altered",
+      `Cannot show the change of the task ${task.id}: its diff or its brief was altered`,
+      {
+        hint: "The change itself is in git and is not touched; deny the task and run it again",
+      },
+    );
   }
-  return { task, brief: await briefOf(broker, task.id), diff: decodeDiff(bytes) };
+  return { task, brief, diff: decodeDiff(bytes) };
 }
 
-/** SHA-256 of the diff's text, as it was written down when the change was collected. */
-function recordedDigest({ evidence }: TaskView): string | undefined {
-  const { change } = evidence;
-  if (typeof change !== "object" || change === null || Array.isArray(change)) return undefined;
-  return typeof change.shown_sha256 === "string" ? change.shown_sha256 : undefined;
-}
-
-/** What the gate asks about; undefined when the task does not wait for approval. */
 function openGate({ stage, gate }: TaskView): Gate | undefined {
   return stage === "awaiting_approval" ? gate : undefined;
 }

@@ -1,6 +1,4 @@
-/**
- * Help, read off the command table: the overview, one command, a group of commands.
- */
+/** Help, read off the command table: the overview, one command, a group of commands. */
 
 import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { REMEDIES } from "../text/remedies.ts";
@@ -17,6 +15,13 @@ export function helpWidth(terminal_columns: number | undefined): number {
 }
 
 export type Heading = (text: string) => string;
+
+export interface HelpStyle {
+  heading: Heading;
+  width: number;
+  /** Whether the flags that every command has are listed; otherwise they are named. */
+  all: boolean;
+}
 
 /** `taskd <usage>` of a command: its name, arguments and that it has flags. */
 export function usageLine(command: CommandSpec): string {
@@ -58,7 +63,7 @@ export function overview(heading: Heading, width: number = WIDTH): string {
   ].join("\n\n");
 }
 
-export function commandHelp(command: CommandSpec, heading: Heading, width: number = WIDTH): string {
+export function commandHelp(command: CommandSpec, { heading, width, all }: HelpStyle): string {
   const sections = [`${command.summary}.`, `${heading("Usage")}\n  ${usageLine(command)}`];
   if (command.details !== undefined) sections.splice(1, 0, wrap(command.details, width).join("\n"));
   if (command.positionals.length > 0) {
@@ -66,10 +71,21 @@ export function commandHelp(command: CommandSpec, heading: Heading, width: numbe
     sections.push(`${heading("Arguments")}\n${columns(rows, width)}`);
   }
   if (command.flags.length > 0) sections.push(`${heading("Flags")}\n${flagLines(command.flags, width)}`);
-  sections.push(`${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS, width)}`);
+  if (all) sections.push(`${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS, width)}`);
   const examples = command.examples.map((example) => `  ${PROGRAM} ${example.words}\n      ${example.why}`);
   sections.push(`${heading("Examples")}\n${examples.join("\n")}`);
+  const group = findGroup(command.name)?.filter((each) => each !== command) ?? [];
+  if (group.length > 0) {
+    const rows = group.map(({ name, summary }) => [name, summary] as const);
+    sections.push(`${heading(`Commands under ${group[0]!.group}`)}\n${columns(rows, width)}`);
+  }
+  if (!all) sections.push(wrap(commonFlagsLine(command), width).join("\n"));
   return sections.join("\n\n");
+}
+
+function commonFlagsLine({ name }: CommandSpec): string {
+  const flags = GLOBAL_FLAGS.map((flag) => `--${flag.name}`).join(", ");
+  return `Every command also has ${flags}: ${PROGRAM} help ${name} --all explains them.`;
 }
 
 /** The commands that share a first word, such as `session`, or are listed under one heading, such as `History`. */
@@ -113,12 +129,6 @@ export function flagHelp(flag: FlagSpec): string {
   const variables = [flag.env, flag.other_env].filter((name) => name !== undefined);
   if (variables.length > 0) notes.push(`or ${variables.join(", ")}`);
   return notes.length === 0 ? flag.help : `${flag.help} (${notes.join("; ")})`;
-}
-
-/** Every command as a Markdown table, for the documentation. */
-export function commandsMarkdown(): string {
-  const rows = COMMANDS.map((command) => `| \`${usageLine(command)}\` | ${command.summary} |`);
-  return ["| Command | What it does |", "|---|---|", ...rows].join("\n");
 }
 
 function flagLines(flags: readonly FlagSpec[], width: number): string {

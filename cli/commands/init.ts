@@ -1,18 +1,14 @@
-/**
- * The command `taskd init`.
- */
+/** The command `taskd init`. */
 
-import { type Seeded, seedHome } from "../../broker/settings/seed.ts";
-import type { Args } from "../plan/args.ts";
+import { seedHome } from "../../broker/settings/seed.ts";
+import { localCommand } from "../plan/command_module.ts";
 
-export async function run(args: Args): Promise<Seeded> {
-  return await seedHome(args.broker.home);
-}
-
-export function render({ directory, created, kept }: Seeded): string {
-  return [
-    ...created.map((path) => `Wrote ${path}`),
-    ...kept.map((path) => `Kept ${path}, which was there`),
-    created.length === 0 ? `${directory} was set up already` : "Next: taskd setup",
-  ].join("\n");
-}
+export const init = localCommand({
+  run: (args) => seedHome(args.broker.home),
+  render: ({ directory, created, kept }) =>
+    [
+      ...created.map((path) => `Wrote ${path}`),
+      ...kept.map((path) => `Kept ${path}, which was there`),
+      created.length === 0 ? `${directory} was set up already` : "Next: taskd setup",
+    ].join("\n"),
+});

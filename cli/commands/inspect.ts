@@ -1,11 +1,10 @@
-/**
- * The command `taskd inspect`.
- */
+/** The command `taskd inspect`. */
 
 import { renderBrief } from "../../broker/task/brief.ts";
 import { requestOf, type TrustBrief } from "../../broker/task/schema.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
-import type { TaskView } from "../../broker/api/wire.ts";
+import type { TaskView, Verification } from "../../broker/api/wire.ts";
+import { decisionFacts } from "../../broker/task/decided.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
@@ -15,15 +14,19 @@ import type { Io } from "../text/io.ts";
 import { textList } from "../text/text_table.ts";
 import { age, nextSteps, spendWords, standing } from "./_task_text.ts";
 import { stamp } from "./_result_text.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 export interface InspectResult {
   task: TaskView;
   /** Null before anything was established. */
   brief: TrustBrief | null;
+  /** With --verify. */
+  verification?: Verification;
 }
 
 export async function run(args: Args, _io: Io, broker: BrokerClient): Promise<InspectResult> {
   const task = await broker.task(args.positional("id"));
+  if (args.on("verify")) return { task, brief: null, verification: await broker.verification(task.id) };
   return { task, brief: await briefOf(broker, task.id) };
 }
 
@@ -36,7 +39,8 @@ export async function briefOf(broker: BrokerClient, id: string): Promise<TrustBr
   }
 }
 
-export async function render({ task, brief }: InspectResult): Promise<string> {
+export async function render({ task, brief, verification }: InspectResult): Promise<string> {
+  if (verification !== undefined) return await verificationText(verification);
   // This is the command that the others name.
   const next = nextSteps(task.id, task).filter((step) => !step.startsWith("taskd inspect "));
   const sections = [
@@ -66,15 +70,21 @@ async function recordText(task: TaskView): Promise<string> {
     ["databases", databases?.join(", ")],
     ["egress", egress_extra?.map(({ host, ports }) => `${host}:${ports.join(",")}`).join(" ")],
     ["look twice", gate === undefined || gate.second_look.length === 0 ? undefined : gate.second_look.join(", ")],
-    ["acknowledged", task.acknowledgements?.join(", ") || undefined],
+    ...decisionFacts(task).map(([name, text]): [string, string] => [name.toLowerCase(), text]),
     ["pushed", pushed === undefined ? undefined : `${pushed.commit} to ${pushed.branch}`],
     ["pull request", pushed?.pull_request],
     ["checks", ci === undefined ? undefined : `${ci.state}${ci.detail ? `: ${ci.detail}` : ""}`],
     [
       "trace",
-      task.trace.intact ? `intact, ${task.trace.rows} rows` : `ALTERED OR DAMAGED: ${task.trace.fault}`,
+      task.trace.intact ? `intact, ${plural(task.trace.rows, "row")}` : `ALTERED OR DAMAGED: ${task.trace.fault}`,
     ],
   ]);
+}
+
+async function verificationText({ id, verified, checks }: Verification): Promise<string> {
+  const lines = checks.map(({ what, holds, detail }) => [what, `${holds ? "holds" : "FAILS"}: ${detail}`] as const);
+  const verdict = verified ? "verified" : "NOT what was recorded, or not all of it";
+  return `${await textList([["task", id], ...lines])}\n\n${verdict}`;
 }
 
 function refusedSection({ refused_egress }: TaskView): string[] {
@@ -87,6 +97,6 @@ function refusedSection({ refused_egress }: TaskView): string[] {
 }
 
 /** A record that was altered is worth a script's attention. */
-export function exitCode({ task }: InspectResult): number {
-  return task.trace.intact ? EXIT_OK : EXIT_FAILURE;
+export function exitCode({ task, verification }: InspectResult): number {
+  return task.trace.intact && verification?.verified !== false ? EXIT_OK : EXIT_FAILURE;
 }

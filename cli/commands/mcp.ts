@@ -1,6 +1,4 @@
-/**
- * The command `taskd mcp`: the store's operations as tools of the Model Context Protocol, over stdin and stdout.
- */
+/** The command `taskd mcp`: the store's operations as tools of the Model Context Protocol, over stdin and stdout. */
 
 import process from "node:process";
 import { nextTurn } from "../../lib/clock.ts";
@@ -9,14 +7,9 @@ import { failure } from "../../lib/protocol/codec.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { loadMcpSdk } from "../mcp/sdk.ts";
+import { loadMcpSdk, type McpCall } from "../mcp/sdk.ts";
 import { TOOLS } from "../mcp/tools.ts";
 import type { Operations } from "../plan/operations.ts";
-
-interface CallParams {
-  name: string;
-  arguments?: Record<string, unknown>;
-}
 
 /** Serves until its input ends or it is interrupted. Nothing but the protocol is written to stdout. */
 export async function run(_args: Args, io: Io, ops: Operations): Promise<undefined> {
@@ -32,7 +25,7 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
     })),
   }));
   const running = new Set<Promise<unknown>>();
-  server.setRequestHandler(CallToolRequestSchema, async ({ params }: { params: CallParams }) => {
+  server.setRequestHandler(CallToolRequestSchema, async ({ params }) => {
     const answer = call(params, io, ops);
     running.add(answer);
     try {
@@ -60,7 +53,7 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
 }
 
 /** Runs one tool; never rejects. */
-async function call({ name, arguments: given = {} }: CallParams, io: Io, ops: Operations) {
+async function call({ name, arguments: given = {} }: McpCall, io: Io, ops: Operations) {
   const text = (value: object) => ({ content: [{ type: "text" as const, text: JSON.stringify(value) }] });
   try {
     const found = TOOLS.find((tool) => tool.name === name);

@@ -1,6 +1,4 @@
-/**
- * The command `taskd policy explain`.
- */
+/** The command `taskd policy explain`. */
 
 import { compareWithLive, type Comparison, explainTable, verdictLine } from "../../broker/settings/explain.ts";
 import { loadSettings } from "../../broker/settings/load.ts";
@@ -13,10 +11,8 @@ import { environment, livePolicy } from "./_environment.ts";
 export async function run(args: Args, io: Io): Promise<Comparison | undefined> {
   const { home, socket } = args.broker;
   const local = await loadSettings({ home, env: environment(args) });
-  const comparison = compareWithLive(
-    local,
-    await livePolicy(args.text("socket") ?? args.broker.host?.live_socket ?? socket, io.signal),
-  );
+  const live = args.text("socket") ?? args.broker.host?.live_socket ?? socket;
+  const comparison = compareWithLive(local, await livePolicy(live, io.signal));
   if (!io.json) return comparison;
   // The contract's own form, without the member that other commands add.
   io.outJson(comparison);

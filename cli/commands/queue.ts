@@ -1,6 +1,4 @@
-/**
- * The commands of the queue: queue add, list, cancel.
- */
+/** The commands of the queue: queue add, list, cancel. */
 
 import { systemClock } from "../../lib/clock.ts";
 import { brokerCommand } from "../plan/command_module.ts";
@@ -26,15 +24,16 @@ export const list = brokerCommand({
     const rows = items.map((item) => [
       shortId(item.id),
       age(item.queued_at, now_ms),
-      item.reason === undefined ? item.state : `${item.state}: ${item.reason}`,
+      item.state,
       item.task_id === undefined ? "-" : shortId(item.task_id),
       // Empty until it begins: the default of then.
       item.agent || "-",
       item.repo,
       item.instruction,
+      item.reason ?? "-",
     ]);
-    const head = ["ID", "AGE", "STATE", "TASK", "AGENT", "REPO", "INSTRUCTION"];
-    return await textTable(rows, { head, right: [1], names: [5], texts: [6], columns });
+    const head = ["ID", "AGE", "STATE", "TASK", "AGENT", "REPO", "INSTRUCTION", "REASON"];
+    return await textTable(rows, { head, right: [1], names: [5], texts: [6, 7], columns });
   },
 });
 

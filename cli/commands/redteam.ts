@@ -1,9 +1,7 @@
-/**
- * The command `taskd redteam`.
- */
+/** The command `taskd redteam`. */
 
 import { PROMISES } from "../redteam/catalogue.ts";
-import { type SandboxNetworks, sandboxNetworks } from "../redteam/sandbox_network.ts";
+import { type OpenNetwork, openNetwork } from "../redteam/sandbox_network.ts";
 import { type InstalledFiles, RedteamContext } from "../redteam/context.ts";
 import { GROUP_TITLES, type SecurityPromise } from "../redteam/security_promise.ts";
 import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run_promises.ts";
@@ -28,7 +26,7 @@ export interface RedteamResult extends RedteamReport {
 
 export async function run(args: Args, io: Io): Promise<RedteamResult> {
   const promises = chosen(args.texts("only"));
-  const settings = settingsOf(args);
+  const settings = args.settings;
   const found = await containers(args, io, { settings, promises });
   await using context = await RedteamContext.open({
     temporary: args.host.temporary,
@@ -37,6 +35,7 @@ export async function run(args: Args, io: Io): Promise<RedteamResult> {
     deno_cache_dir: denoCache(args.broker.home, environment(args)),
     ...await installed(args, settings),
     containers: found.place,
+    programs: args.host.programs,
   });
   const live = io.live();
   let group: string | undefined;
@@ -69,17 +68,12 @@ function chosen(names: readonly string[]): SecurityPromise[] {
   );
 }
 
-function settingsOf({ broker }: Args): Settings {
-  if (broker.settings === undefined) throw new Error("The plan of this command has no settings");
-  return broker.settings;
-}
-
 /** The containers of the runtime that was chosen, or why there are none. */
 async function containers(
   args: Args,
   io: Io,
   { settings, promises }: { settings: Settings; promises: readonly SecurityPromise[] },
-): Promise<{ place: SandboxNetworks | { why: string }; runtime?: string }> {
+): Promise<{ place: OpenNetwork | { why: string }; runtime?: string }> {
   const requested = runtimeNamed(args.text("runtime") ?? settings.runtime);
   if (requested === "deno") return { place: { why: "the runtime is deno, which has no containers" } };
   if (!promises.some((promise) => groupOf(promise) === "container")) return { place: { why: "not asked for" } };
@@ -94,15 +88,9 @@ async function containers(
     });
   }
   if (runtime.name === "deno") return { place: { why: "no container runtime works here; taskd doctor shows why" } };
-  const place = sandboxNetworks({
-    runtime,
-    settings,
-    env: environment(args),
-    deno_path: deno.path,
-    deno_cache_dir: denoCache(args.broker.home, environment(args)),
-    clock: systemClock,
-    random: systemRandom,
-  });
+  const env = environment(args);
+  const places = { deno_path: deno.path, deno_cache_dir: denoCache(args.broker.home, env) };
+  const place = () => openNetwork({ runtime, settings, env, ...places, clock: systemClock, random: systemRandom });
   return { place, runtime: describeRuntime(runtime) };
 }
 

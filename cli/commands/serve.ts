@@ -1,6 +1,4 @@
-/**
- * The command `taskd serve`.
- */
+/** The command `taskd serve`. */
 
 import { checkToken } from "../../daemon/http/auth.ts";
 import { type HttpListenOptions, serve } from "../../daemon/serve.ts";
@@ -10,17 +8,20 @@ import type { Io } from "../text/io.ts";
 
 /** Serves until it is interrupted. Under --json it prints one object once it serves; the log is on stderr. */
 export async function run(args: Args, io: Io): Promise<undefined> {
-  const { store, workspace, s3, socket } = args.plan;
+  const { store, workspace, s3, socket, machine, open_files } = args.plan;
   const daemon = await serve({
     store,
     workspace,
     ...(s3 === undefined ? {} : { s3 }),
     socket,
+    host: machine,
+    open_files,
     flush_every_ms: args.numberOf("flush-every"),
     snapshot_every: args.numberOf("snapshot-every"),
     reap_every_ms: args.numberOf("reap-every"),
     gc_grace_ms: args.numberOf("gc-grace"),
     ro_cache_budget_bytes: args.numberOf("ro-cache-budget"),
+    scrub_every_ms: args.numberOf("scrub-every"),
     ...http(args),
     log: (line) => io.note(line),
     signal: io.signal,

@@ -1,6 +1,4 @@
-/**
- * The commands of the user's service manager: service print, install, uninstall.
- */
+/** The commands of the user's service manager: service print, install, uninstall. */
 
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 import { findProgram } from "../../broker/sandbox/host_programs.ts";
@@ -10,7 +8,7 @@ import { type ServiceManager, unitPath, unitText } from "../setup/units.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { localCommand } from "../plan/command_module.ts";
-import { ownDaemonCommand } from "../table/own_command.ts";
+import { ownCommand } from "../table/own_command.ts";
 import type { Io } from "../text/io.ts";
 import { asking, environment } from "./_environment.ts";
 
@@ -83,7 +81,7 @@ function serviceFile(args: Args): ServiceFile {
     return value === undefined ? [] : [[name, value] as const];
   });
   const log = manager === "launchd" ? ["--log-file", `${home}/.taskd/broker.log`] : [];
-  const [program, words] = ownDaemonCommand(["start", ...log]);
+  const [program, words] = ownCommand(args.host.entry, ["start", ...log]);
   const text = unitText(manager, {
     command: [program, ...words],
     env: Object.fromEntries(variables),

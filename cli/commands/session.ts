@@ -1,22 +1,40 @@
-/**
- * The commands of live sessions: session open, flush, status, close.
- */
+/** The commands of live sessions: session open, flush, status, close. */
 
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { plural } from "../../lib/text/plural.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import type { Recovery } from "../../lib/store/results.ts";
 import { storeCommand } from "../plan/command_module.ts";
 import { textTable } from "../text/text_table.ts";
 import { branchName } from "./_result_text.ts";
 
-/** Opens a session; prints the path of its file alone, so that a script can use it. */
+/** Opens a session; prints the path of its file alone to stdout, so that a script can use it. */
 export const open = storeCommand({
   async run(args, _io, ops) {
     return await ops.call("open", args.address("branch"));
   },
-  render: ({ checkout }) => checkout,
+  render({ checkout, recovery, ...name }, io) {
+    if (recovery) io.note(recoveryText(branchName(name), recovery));
+    return checkout;
+  },
 });
+
+/** What became of a checkout that was not known to be the head. */
+function recoveryText(branch: string, { outcome, safety_branch = "", set_aside }: Recovery): string {
+  const found = /-found(-\d+)?$/.test(safety_branch);
+  const texts: Record<Recovery["outcome"], string> = {
+    resumed: `${branch} goes on where a former session ended`,
+    rebuilt: `The file of ${branch} is made anew from its head and the log`,
+    adopted: `Edits made to ${branch} without a session are taken up`,
+    restored: `The file of ${branch} is its head again`,
+    kept_both: found
+      ? `The file of ${branch} was behind its head, which is restored; what it held is the branch ${safety_branch}`
+      : `Edits of the file of ${branch} are taken up; the head that it had is the branch ${safety_branch}`,
+  };
+  const files = set_aside === undefined ? "" : `; the files as they were: ${sanitizeLine(set_aside)}`;
+  return texts[outcome] + files;
+}
 
 export const flush = storeCommand({
   async run(args, _io, ops) {
@@ -32,8 +50,7 @@ export const flush = storeCommand({
 
 export const status = storeCommand({
   async run(args, _io, ops) {
-    const { sessions } = await ops.call("status", args.optional("branch") === undefined ? {} : args.address("branch"));
-    return { sessions };
+    return await ops.call("status", args.optional("branch") === undefined ? {} : args.address("branch"));
   },
   async render({ sessions }, io) {
     if (sessions.length === 0) return "No session is open";
@@ -55,7 +72,6 @@ function known(value: number | undefined, show: (value: number) => string): stri
   return value === undefined ? "-" : show(value);
 }
 
-/** Flushes and closes a session; says why it had failed if it had. */
 export const close = storeCommand({
   async run(args, _io, ops) {
     return await ops.call("close", args.address("branch"));

@@ -1,6 +1,4 @@
-/**
- * The command `taskd setup`.
- */
+/** The command `taskd setup`. */
 
 import { buildImages, type BuildImagesOptions } from "../../broker/sandbox/images/build.ts";
 import { agentOf, type Lane, laneNamed, LANES, laneText } from "../../broker/agents.ts";
@@ -19,7 +17,6 @@ import { checkLines, examineHost } from "./doctor.ts";
 
 export interface SetupReport extends WizardResult {
   checks: HostCheck[];
-  /** Whether nothing fails any more. */
   ready: boolean;
   next: string;
 }
@@ -88,7 +85,6 @@ async function answersOf(args: Args): Promise<Answers> {
   };
 }
 
-/** Keys of the file and of stdin; stdin takes precedence. */
 async function keysOf(args: Args): Promise<Map<Lane, string>> {
   const keys = new Map<Lane, string>();
   const file = args.text("key-file");
@@ -132,7 +128,7 @@ function laneOf(text: string): Lane {
   });
 }
 
-/** More than four keys need. */
+/** The most that is read from stdin, in bytes; four keys take far less. */
 const MAX_STDIN_BYTES = 65_536;
 
 export async function render({ checks, ready, next }: SetupReport, io: Io): Promise<string> {

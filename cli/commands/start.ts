@@ -1,8 +1,6 @@
-/**
- * The command `taskd start`.
- */
+/** The command `taskd start`. */
 
-import { type RunningBroker, serveBroker } from "../../broker/serve.ts";
+import { serveBroker } from "../../broker/serve.ts";
 import { findBroker, stopBroker } from "../../broker/client/lifecycle.ts";
 import { LogFile } from "../setup/log_file.ts";
 import { preflight } from "../setup/preflight.ts";
@@ -11,7 +9,6 @@ import type { Io } from "../text/io.ts";
 import { startDetached, type StartResult } from "./_detached.ts";
 import { environment, findOptions, livePolicy, terminating } from "./_environment.ts";
 
-/** Serves until it is interrupted, or starts another process that does. */
 export async function run(args: Args, io: Io): Promise<StartResult | undefined> {
   const log_file = args.text("log-file");
   if (args.on("detach")) return await startDetached(args, io, log_file ?? `${args.host.directory}/broker.log`);
@@ -24,8 +21,20 @@ export async function run(args: Args, io: Io): Promise<StartResult | undefined> 
     write: (line) => log === undefined ? io.error(line) : log.write(line),
     terminal: log === undefined && io.errorIsTerminal,
     signal: io.signal,
+    programs: args.host.programs,
+    open_files: args.plan.open_files,
   });
-  report(io, broker, { replaced_pid, log_file });
+  const { socket, addr, ui_url } = broker;
+  const result: StartResult = {
+    pid: Deno.pid,
+    socket,
+    ui_url,
+    ...(addr === undefined ? {} : { addr }),
+    ...(replaced_pid === undefined ? {} : { replaced_pid }),
+    ...(log_file === undefined ? {} : { log: log_file }),
+  };
+  if (io.json) io.outJson({ ok: true, ...result });
+  else if (!io.quiet) io.out(render(result));
   await broker.finished;
   return undefined;
 }
@@ -38,11 +47,7 @@ function ownEnvironment(args: Args): (name: string) => string | undefined {
 }
 
 /** Ends the running broker, once the current configuration is known to work. */
-async function replace(
-  args: Args,
-  io: Io,
-  env: (name: string) => string | undefined,
-): Promise<number | undefined> {
+async function replace(args: Args, io: Io, env: ReturnType<typeof environment>): Promise<number | undefined> {
   const options = findOptions(args);
   const found = await findBroker(options);
   const live = found.state === "serving" ? await livePolicy(found.socket, io.signal) : null;
@@ -54,23 +59,6 @@ async function replace(
     timeout_ms: args.numberOf("timeout"),
     signal: io.signal,
   });
-}
-
-function report(
-  io: Io,
-  { socket, addr, ui_url }: RunningBroker,
-  { replaced_pid, log_file }: { replaced_pid: number | undefined; log_file: string | undefined },
-): void {
-  const result: StartResult = {
-    pid: Deno.pid,
-    socket,
-    ui_url,
-    ...(addr === undefined ? {} : { addr }),
-    ...(replaced_pid === undefined ? {} : { replaced_pid }),
-    ...(log_file === undefined ? {} : { log: log_file }),
-  };
-  if (io.json) io.outJson({ ok: true, ...result });
-  else if (!io.quiet) io.out(render(result));
 }
 
 export function render({ pid, socket, addr, replaced_pid, log }: StartResult): string {

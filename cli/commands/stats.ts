@@ -7,7 +7,7 @@ import { LANES, laneText } from "../../broker/agents.ts";
 import type { CeilingView } from "../../broker/api/wire.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
 import { RunningStats } from "../../broker/task/stats.ts";
-import { type Grouping, GROUPINGS, type GroupTally, type TaskStats } from "../../broker/task/schema.ts";
+import { type Grouping, GROUPINGS, type GroupTally, type TaskStats } from "../../broker/task/stats_schema.ts";
 import { visitTraces } from "../../broker/task/task_index.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -28,10 +28,9 @@ export interface StatsResult extends TaskStats {
 }
 
 export async function run(args: Args, io: Io): Promise<StatsResult> {
-  const { settings, socket, host } = args.broker;
+  const { socket, host } = args.broker;
   // The broker that runs may have been started with another socket than is configured now.
   const asked = args.text("socket") ?? host?.live_socket ?? socket;
-  if (settings === undefined) throw new TaskdError("invalid_config", "Cannot find audit_root: the settings are broken");
   const since = args.text("since");
   const by = args.text("by");
   const running = new RunningStats({
@@ -39,7 +38,7 @@ export async function run(args: Args, io: Io): Promise<StatsResult> {
     ...(by === undefined ? {} : { by: groupingOf(by) }),
   });
   let damaged = 0;
-  const reading = visitTraces(settings.audit_root, (found) => {
+  const reading = visitTraces(args.settings.audit_root, (found) => {
     if ("fault" in found) damaged++;
     else running.add(found);
   });
@@ -91,7 +90,6 @@ export async function render(result: StatsResult, io: Io): Promise<string> {
   return sections.join("\n\n");
 }
 
-/** USD with the cents that matter. */
 function dollars(usd: number): string {
   return `$${usd.toFixed(usd !== 0 && usd < 1 ? 4 : 2)}`;
 }
@@ -103,9 +101,11 @@ function spendText({ usd, unmetered_tasks }: TaskStats["spend"]): string {
 }
 
 async function totals(stats: StatsResult, charts: boolean): Promise<string> {
-  const { tasks, under_way, outcomes, spend, agent_reported, damaged, since } = stats;
+  const { tasks, under_way, push_failed, data_waits, outcomes, spend, agent_reported, damaged, since } = stats;
   const span = since === null ? "" : ` since ${since.slice(0, 16).replace("T", " ")}Z`;
   const lines = [`tasks: ${tasks}${span}${under_way === 0 ? "" : `, ${under_way} under way`}`];
+  if (push_failed > 0) lines.push(`push failed: ${push_failed} wait, approved (taskd tasks --stage push_failed)`);
+  if (data_waits > 0) lines.push(`pushed, data waits: ${data_waits} (taskd tasks --stage data_waits)`);
   if (damaged > 0) lines.push(`damaged: ${damaged} more, whose records cannot be followed (taskd inspect <id>)`);
   lines.push(`spend: ${spendText(spend)} in ${plural(spend.requests, "request")} (broker-metered)`);
   if (spend.unmetered_tasks > 0) {

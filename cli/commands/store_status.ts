@@ -1,14 +1,13 @@
-/**
- * The commands that look at a store: databases, branches, status, lease.
- */
+/** The commands that look at a store: databases, branches, status, lease. */
 
-import type { BranchInfo, BranchStatus } from "../../lib/store/results.ts";
+import type { StatusAnswer } from "../../lib/protocol/messages.ts";
+import type { BranchInfo, BranchStatus, ConditionInfo } from "../../lib/store/results.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
+import { plural } from "../../lib/text/plural.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { storeCommand } from "../plan/command_module.ts";
 import type { Io } from "../text/io.ts";
 import { textList, textTable } from "../text/text_table.ts";
-import { cacheBytes } from "./_cache_bytes.ts";
 import { branchName, lifetimeText, stamp } from "./_result_text.ts";
 
 export const databases = storeCommand({
@@ -30,12 +29,16 @@ export const branches = storeCommand({
   render: ({ branches }, io) => branchTable(branches, io),
 });
 
-/** A table, and a line for each branch that cannot be read. */
+/** What a branch at rest is shown as: `unknown` where its content could not be compared. */
+function stateOf({ state, problem }: BranchInfo): string {
+  return state === "idle" && problem !== undefined ? "unknown" : state;
+}
+
 async function branchTable(branches: readonly BranchInfo[], { columns }: Io): Promise<string> {
   if (branches.length === 0) return "There are no branches";
   const rows = branches.map((branch) => [
     branchName(branch),
-    branch.state,
+    stateOf(branch),
     `storage=${branch.shared ? "shared" : "materialized"}`,
     String(branch.txid),
     String(branch.checkpoints.length),
@@ -51,47 +54,40 @@ async function branchTable(branches: readonly BranchInfo[], { columns }: Io): Pr
   return [table, ...problems].join("\n");
 }
 
-interface CacheDiskUse {
-  bytes: number;
-  budget_bytes: number;
-}
-
-/** A branch in depth, or all in short; and the SQLite library at work. */
-interface StatusResult {
-  branch?: BranchStatus;
-  branches?: BranchInfo[];
-  sqlite_version: string;
-  ro_cache?: CacheDiskUse;
-}
-
-export const status = storeCommand<StatusResult>({
+export const status = storeCommand<StatusAnswer>({
   async run(args, _io, ops) {
-    const budget_bytes = args.number("ro-cache-budget");
-    const of_branch = args.optional("branch") === undefined ? {} : args.address("branch");
-    const { branch, sqlite_version } = await ops.call("status", of_branch);
-    const about = branch === undefined ? await ops.call("branches", {}) : { branch };
-    const cache = budget_bytes === undefined
-      ? {}
-      : { ro_cache: { bytes: await cacheBytes(`${args.plan.workspace}/checkouts-ro`), budget_bytes } };
-    return { ...about, sqlite_version, ...cache };
+    const of_branch = args.optional("branch") === undefined ? { branches: true } : args.address("branch");
+    return await ops.call("status", { ...of_branch, ro_cache: args.number("ro-cache-budget") !== undefined });
   },
-  async render({ branch, branches = [], sqlite_version, ro_cache }, io) {
+  async render({ branch, branches = [], condition, sqlite_version, ro_cache_bytes }, io, args) {
     const about = branch === undefined ? await branchTable(branches, io) : await depth(branch);
-    return `${about}\n${await textList([["sqlite", sqlite_version], ["ro cache", cacheWords(ro_cache)]])}`;
+    const cache = cacheText(ro_cache_bytes, args.number("ro-cache-budget"));
+    const known: [string, string | undefined][] = [["sqlite", sqlite_version], ["ro cache", cache]];
+    return `${about}\n${await textList([...known, ...conditionRows(condition)])}`;
   },
 });
 
-function cacheWords(use: CacheDiskUse | undefined): string | undefined {
-  if (use === undefined) return undefined;
-  if (use.budget_bytes === 0) return `${formatBytes(use.bytes)}, no budget`;
-  const share = Math.round(use.bytes / use.budget_bytes * 100);
-  return `${formatBytes(use.bytes)} of ${formatBytes(use.budget_bytes)} (${share}%)`;
+function conditionRows(condition: ConditionInfo | undefined): [string, string | undefined][] {
+  if (condition === undefined) return [];
+  const { damaged, set_aside, scrubbed_at } = condition;
+  return [
+    ["damaged", damaged === 0 ? undefined : `${plural(damaged, "object")}: see taskd verify --all`],
+    ["set aside", set_aside === 0 ? undefined : `${plural(set_aside, "damaged file")} below damaged/`],
+    ["scrubbed", scrubbed_at === undefined ? undefined : stamp(scrubbed_at)],
+  ];
+}
+
+function cacheText(bytes: number | undefined, budget_bytes: number | undefined): string | undefined {
+  if (bytes === undefined || budget_bytes === undefined) return undefined;
+  if (budget_bytes === 0) return `${formatBytes(bytes)}, no budget`;
+  const share = Math.round(bytes / budget_bytes * 100);
+  return `${formatBytes(bytes)} of ${formatBytes(budget_bytes)} (${share}%)`;
 }
 
 async function depth(branch: BranchStatus): Promise<string> {
   return await textList([
     ["branch", branchName(branch)],
-    ["state", branch.state],
+    ["state", stateOf(branch)],
     ["error", branch.error],
     ["problem", branch.problem],
     ["storage", `storage=${branch.storage}`],
@@ -124,6 +120,8 @@ export const lease = storeCommand({
       ["lease", result.live ? "live" : "none"],
       ["epoch", String(result.epoch)],
       ["holder", result.holder],
+      ["host", result.host],
+      ["since", result.since === undefined ? undefined : stamp(result.since)],
       ["expires", result.expires_at === undefined ? undefined : stamp(result.expires_at)],
     ]),
 });

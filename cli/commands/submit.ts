@@ -1,25 +1,17 @@
 /**
- * The commands that start a task: submit, retry. Once it is accepted they print its id, show how it goes, and say what
- * to do next.
+ * The commands that start a task, or another round for an approved one: submit, retry, push. They show how it goes, and
+ * say what to do next.
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { Submitted } from "../../broker/api/wire.ts";
-import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { brokerCommand, type BrokerModule } from "../plan/command_module.ts";
-import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
-import { followTask, type TaskProgress } from "./_follow_task.ts";
 import type { Io } from "../text/io.ts";
 import { readSubmission } from "./_submission.ts";
-import { eventLines } from "./_task_events.ts";
-import { isSuccess, nextSteps, shortId, spendWords } from "./_task_text.ts";
-
-/** A task that was accepted, and how far it was seen to come. */
-interface FollowedTask extends TaskProgress, Pick<Submitted, "id" | "links"> {
-  /** False with `--detach`. */
-  followed: boolean;
-}
+import { shortId } from "./_task_text.ts";
+import { exitCodeOf, type FollowedTask, showEvent, watchLanding, watchTask } from "./_watch_task.ts";
 
 export const submit = followed(async (args, io, broker) => await broker.submit(await readSubmission(args, io)));
 
@@ -31,8 +23,7 @@ function followed(start: (args: Args, io: Io, broker: BrokerClient) => Promise<S
       checkFollowing(args, io);
       return await follow(args, io, broker, await start(args, io, broker));
     },
-    // A detached task has succeeded once it is accepted.
-    exitCode: (task) => !task.followed || isSuccess(task) ? EXIT_OK : EXIT_FAILURE,
+    exitCode: exitCodeOf,
   });
 }
 
@@ -52,42 +43,25 @@ async function follow(args: Args, io: Io, broker: BrokerClient, task: Submitted)
   if (!io.json) io.out(id);
   if (args.on("detach")) return { id, stage: task.stage, links, followed: false };
   const wait = args.on("wait");
-  try {
-    const progress = await followTask(broker, id, {
-      io,
-      until: wait ? "end" : "gate",
-      show: (event) => {
-        if (io.json && args.on("events")) io.outJson(event);
-        else if (!io.json) show(event, io);
-        if (wait && !io.json && event.event === "stage" && event.data.stage === "awaiting_approval") {
-          io.note(`It waits for approval: taskd review ${shortId(id)}`);
-        }
-      },
-    });
-    if (!io.json) { for (const line of lastWords(id, progress)) io.note(line); }
-    return { id, links, followed: true, ...progress };
-  } catch (error) {
-    if (!hasCode(error, "interrupted") && !io.signal.aborted) throw error;
-    throw new TaskdError("interrupted", `Stopped watching the task ${id}: it goes on by itself`, {
-      hint: `Come back with: taskd logs ${shortId(id)} -f`,
-    });
-  }
+  return await watchTask(io, broker, { id, links }, {
+    until: wait ? "end" : "gate",
+    show: (event) => {
+      if (io.json && args.on("events")) io.outJson(event);
+      else if (!io.json) showEvent(event, io);
+      if (wait && !io.json && event.event === "stage" && event.data.stage === "awaiting_approval") {
+        io.note(`It waits for approval: taskd review ${shortId(id)}`);
+      }
+    },
+  });
 }
 
-/** On a terminal the last output has its place in the line that changes; elsewhere every line is printed. */
-function show(event: Parameters<typeof eventLines>[0], io: Io): void {
-  if (event.event === "output" && io.live() !== undefined) return;
-  for (const line of eventLines(event)) io.note(line);
-}
-
-function lastWords(id: string, progress: TaskProgress): string[] {
-  const { spend, pushed } = progress;
-  const next = nextSteps(id, progress);
-  return [
-    ...(spend === undefined ? [] : [`Spent: ${spendWords({ spend })}`]),
-    ...(pushed === undefined
-      ? []
-      : [`Pushed: ${pushed.branch}${pushed.pull_request ? ` ${pushed.pull_request}` : ""}`]),
-    ...(next.length === 0 ? [] : [`Next: ${next.join(" or ")}`]),
-  ];
-}
+/** Begins another round for an approved change that waits, and follows it. */
+export const push = brokerCommand<FollowedTask>({
+  async run(args, io, broker) {
+    const task = await broker.task(args.positional("id"));
+    await broker.push(task.id);
+    if (!args.on("wait")) return { id: task.id, links: task.links, stage: "pushing", followed: false };
+    return await watchLanding(io, broker, task, args.numberOf("timeout"));
+  },
+  exitCode: exitCodeOf,
+});

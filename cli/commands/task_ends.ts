@@ -1,8 +1,7 @@
-/**
- * The commands that end tasks and remove their records: deny, kill, prune.
- */
+/** The commands that end tasks and remove their records: deny, kill, prune. */
 
 import { systemClock } from "../../lib/clock.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
 import { plural } from "../../lib/text/plural.ts";
 import { brokerCommand } from "../plan/command_module.ts";
 
@@ -35,7 +34,9 @@ export const prune = brokerCommand({
     const before = new Date(Math.max(0, systemClock.now() - args.numberOf("older-than"))).toISOString();
     return await broker.prune({ before, dry_run: args.on("dry-run") });
   },
-  render({ pruned, dry_run }) {
-    return [...pruned, `${plural(pruned.length, "task")} ${dry_run ? "would be removed" : "removed"}`].join("\n");
+  render({ pruned, mirrors, dry_run }) {
+    const lines = mirrors.map(({ repo, bytes }) => `mirror of ${repo}, ${formatBytes(bytes)}`);
+    const count = `${plural(pruned.length, "task")} and ${plural(mirrors.length, "mirror")}`;
+    return [...pruned, ...lines, `${count} ${dry_run ? "would be removed" : "removed"}`].join("\n");
   },
 });

@@ -1,6 +1,4 @@
-/**
- * The commands that list tasks: tasks, pending.
- */
+/** The commands that list tasks: tasks, pending, and ui, which prints the address of the pages that do. */
 
 import type { TaskListItem } from "../../broker/api/wire.ts";
 import { isStage, STAGES } from "../../broker/task/stages.ts";
@@ -22,18 +20,18 @@ export const tasks = brokerCommand({
         hint: `Stages: ${Object.keys(STAGES).join(", ")}`,
       });
     }
-    const wanted = args.on("all") ? Infinity : args.numberOf("limit");
+    const requested = args.on("all") ? Infinity : args.numberOf("limit");
     const tasks: TaskListItem[] = [];
     let before: string | undefined;
     do {
       const page = await broker.tasks({
-        limit: Math.min(PAGE, wanted - tasks.length),
+        limit: Math.min(PAGE, requested - tasks.length),
         ...(before === undefined ? {} : { before }),
         ...(stage === undefined ? {} : { stage }),
       });
       tasks.push(...page.tasks);
       before = page.next;
-    } while (before !== undefined && tasks.length < wanted);
+    } while (before !== undefined && tasks.length < requested);
     return { tasks, more: before !== undefined };
   },
   async render({ tasks, more }, { columns }) {
@@ -75,4 +73,9 @@ export const pending = brokerCommand({
     const head = ["ID", "WAITS", "EXPIRES", "SPEND", "FILES", "LINES", "LOOK TWICE", "REPO", "INSTRUCTION"];
     return await textTable(rows, { head, right: [1, 2, 3, 4, 5], names: [7], texts: [8], columns });
   },
+});
+
+export const ui = brokerCommand({
+  run: async (_args, _io, broker) => ({ url: await broker.uiUrl() }),
+  render: ({ url }) => url,
 });

@@ -1,8 +1,6 @@
-/**
- * The command `taskd watch`.
- */
+/** The command `taskd watch`. */
 
-import type { DaemonEvent } from "../../lib/protocol/messages.ts";
+import type { AnyDaemonEvent } from "../../lib/protocol/messages.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
@@ -10,8 +8,8 @@ import type { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
 import { stamp } from "./_result_text.ts";
 
-export async function run(_args: Args, io: Io, ops: Operations): Promise<undefined> {
-  for await (const event of ops.events(() => io.note("Watching; Ctrl-C ends it"))) {
+export async function run(args: Args, io: Io, ops: Operations): Promise<undefined> {
+  for await (const event of ops.events(args.on("more"), () => io.note("Watching; Ctrl-C ends it"))) {
     if (io.json) io.outJson(event);
     else io.out(eventLine(event));
   }
@@ -21,7 +19,7 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
   });
 }
 
-export function eventLine(event: DaemonEvent): string {
+export function eventLine(event: AnyDaemonEvent): string {
   const where = event.db === "" ? "" : ` ${event.db}@${event.branch}`;
   const details = Object.entries(event.detail).map(([name, value]) => ` ${name}=${word(value)}`).join("");
   return sanitizeLine(`${stamp(event.ts)} ${event.type}${where}${details}`);

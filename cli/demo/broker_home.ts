@@ -16,7 +16,6 @@ export type DemoRuntime = "deno" | "podman";
 
 /** The operator's environment, of which the demo's daemons get a part. */
 export interface DemoHost {
-  /** The operator's home directory. */
   home: string;
   env: (name: string) => string | undefined;
 }
@@ -31,17 +30,14 @@ export interface BrokerHomeOptions {
   api_key: string;
   store_socket: string;
   signal: AbortSignal;
+  entry: string;
 }
 
 /** The model as the configuration names it, and what it costs, USD per million tokens. */
 const MODEL = "scripted-model";
-/** See {@linkcode MODEL}. */
 export const PRICES = { input: 3, output: 15 };
-/** What a task may spend, in USD. */
 export const BUDGET_USD = 0.5;
-/** Paths that no task may touch. */
 export const BLOCKED_PATHS = "deploy/**";
-/** Paths whose changes have to be acknowledged by name. */
 const SECOND_LOOK_PATHS = "billing/**";
 /** Network of the demo's containers, which no other broker has. */
 export const NETWORK = "taskd-demo";
@@ -59,13 +55,13 @@ export class BrokerHome {
     this.path = join(options.dir, "home");
     this.taskd = join(this.path, ".taskd");
     this.socket = join(options.dir, "broker.sock");
-    this.#process = { signal: options.signal, env: { ...environment(options), HOME: this.path } };
+    this.#process = { entry: options.entry, signal: options.signal, env: { ...environment(options), HOME: this.path } };
   }
 
   /** Initialises it as `taskd init` does, and configures it. */
   static async make(options: BrokerHomeOptions): Promise<BrokerHome> {
     // On a first run packages are still to be downloaded, which may take the operator's proxies and certificates.
-    await runOwn(["version"], { signal: options.signal });
+    await runOwn(["version"], options);
     const home = new BrokerHome(options);
     await Deno.mkdir(home.path, { mode: 0o700 });
     await home.run(["init"]);

@@ -27,8 +27,9 @@ import { claim, formatCount, type Narrator } from "./narrator.ts";
 import type { DaemonProcess } from "./own_process.ts";
 import { removeNetwork } from "./podman.ts";
 import { Repository } from "./repository.ts";
-import { ScriptedModel } from "./scripted_model.ts";
+import { ScriptedModel } from "../model/scripted_model.ts";
 import { EXTEND, FIX, scriptsFor } from "./scripts.ts";
+import { plural } from "../../lib/text/plural.ts";
 
 /** Digits of an id that stand for it. */
 const SHORT = 12;
@@ -59,20 +60,20 @@ export interface CodeFacts {
 }
 
 export interface CodeStoryOptions {
-  /** An empty directory that nobody else may enter. */
+  /** An empty directory that no other user may enter. */
   dir: string;
   host: DemoHost;
   runtime: DemoRuntime;
   narrator: Narrator;
-  /** Whether the diff is coloured. */
   colour: boolean;
   /** Ends it at once: whatever is under way fails, and its processes end. */
   signal: AbortSignal;
+  entry: string;
 }
 
-/** Tells it. Everything it starts has ended when the promise settles. */
+/** Runs it. Everything it starts has ended when the promise settles. */
 export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFacts> {
-  const { dir, host, narrator, runtime, signal } = options;
+  const { dir, host, narrator, runtime, entry, signal } = options;
   await using cleanup = new AsyncDisposableStack();
   if (runtime === "podman") cleanup.defer(() => removeNetwork(NETWORK));
   const repository = await narrator.step(
@@ -84,12 +85,12 @@ export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFact
   claim(!test.passed, "the test fails before");
   await using invoices = await narrator.step(
     "Put invoices in a store",
-    () => Invoices.start(dir, signal),
+    () => Invoices.start(dir, { entry, signal }),
     () => `${INVOICES}@main, a small database that the same program has filled`,
   );
   const api_key = `sk-demo-${randomHex(systemRandom, 16)}`;
   let running: RunningProcess[] = [];
-  await using model = ScriptedModel.start(scriptsFor(runtime), async () => {
+  await using model = new ScriptedModel(scriptsFor(runtime), async () => {
     running = await listProcesses();
   });
   const home = await BrokerHome.make({
@@ -99,6 +100,7 @@ export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFact
     model_url: model.url,
     api_key,
     store_socket: invoices.socket,
+    entry,
     signal,
   });
   const agentOf = (id: string) => running.find(({ command_line }) => command_line.endsWith(`:${id}`));
@@ -144,7 +146,7 @@ class CodeStory implements AsyncDisposable {
     return {
       task_id: id,
       spent_usd: spend!.usd,
-      model_usd: this.#costOf(FIX),
+      model_usd: this.#parts.model.cost(PRICES, FIX),
       requests: spend!.requests,
       refused,
       diff_sha256: gate!.diff_sha256,
@@ -184,7 +186,7 @@ class CodeStory implements AsyncDisposable {
     return { id, refused };
   }
 
-  /** Tells what the task does until it waits; answers what it was refused. */
+  /** Shows what the task does until it waits; returns what it was refused. */
   async #watch(id: string): Promise<string[]> {
     const refused: string[] = [];
     let spend: SpendFigures | undefined;
@@ -241,14 +243,14 @@ class CodeStory implements AsyncDisposable {
     this.#narrator.lines(shown.filter((line) => !/^(?:image|policy) /.test(line)));
     const task = await this.#client.task(id);
     claim(task.stage === "awaiting_approval" && task.gate !== undefined, "the task waits at the gate");
-    const approve = /^ {2}taskd (approve .*)$/m.exec(text)?.[1];
-    claim(
-      text.includes("+  return lines") && text.includes('{"cents":5994} -> {"cents":5997}'),
-      "it shows both differences",
-    );
+    const approve = lines.flatMap((line) => /^ {2}taskd (approve .*)$/.exec(line)?.[1] ?? [])[0];
+    claim(text.includes("+  return lines") && text.includes("cents: 5994 -> 5997"), "it shows both differences");
     claim(approve !== undefined, "review ends with the command that approves it");
     const metered = task.spend?.usd ?? 0;
-    claim(Math.abs(metered - this.#costOf(FIX)) < 1e-9, `${metered} USD is what the model's own count comes to`);
+    claim(
+      Math.abs(metered - this.#parts.model.cost(PRICES, FIX)) < 1e-9,
+      `${metered} USD is what the model's own count comes to`,
+    );
     claim(metered > 0 && metered < BUDGET_USD, `${metered} USD is within the budget`);
     return { waiting: task, approve };
   }
@@ -266,7 +268,7 @@ class CodeStory implements AsyncDisposable {
     claim(task.gate?.diff_sha256 === gate?.diff_sha256, "the same diff is at the gate");
     claim(trace.intact && task.trace.intact, "the trace is intact");
     this.#narrator.detail(
-      `the task still waits for the same diff; its trace of ${task.trace.rows} rows is intact`,
+      `the task still waits for the same diff; its trace of ${plural(task.trace.rows, "row")} is intact`,
       "good",
     );
     return { before: trace.rows, after: task.trace.rows };
@@ -370,11 +372,6 @@ class CodeStory implements AsyncDisposable {
   async #end(id: string) {
     for await (const event of this.#client.events(id)) if (event.event === "result") return event.data;
     return undefined;
-  }
-
-  #costOf(instruction: string): number {
-    const { model } = this.#parts;
-    return model.cost(PRICES, model.asked.filter(({ body }) => body.includes(instruction)));
   }
 
   get #client(): BrokerClient {

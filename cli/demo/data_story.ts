@@ -8,6 +8,7 @@ import { join } from "@std/path/join";
 import type { Client } from "../../lib/client/client.ts";
 import type { DiffResult } from "../../lib/store/results.ts";
 import type { JsonValue } from "../../lib/sqlite/diff_result.ts";
+import { valueText } from "../../lib/sqlite/diff_text.ts";
 import { type DaemonProcess, runOwn, startStore } from "./own_process.ts";
 import { CHECKS, faultsOf, type Migration, MIGRATIONS } from "./migrations.ts";
 import { claim, formatCount, formatSize, type Narrator } from "./narrator.ts";
@@ -34,14 +35,13 @@ export interface DataFacts {
 }
 
 export interface DataStoryOptions {
-  /** An empty directory. */
   dir: string;
   size_mb: number;
-  /** What the application uses. */
   program: SqlProgram;
   narrator: Narrator;
   /** Ends it at once: whatever is under way fails, and its processes end. */
   signal: AbortSignal;
+  entry: string;
 }
 
 // How long the application writes in the first scene, and how much in the last before the daemon is killed.
@@ -50,7 +50,7 @@ const ORDERS_BEFORE_CRASH = 200;
 const PRICE = "SELECT price FROM products WHERE id = 1";
 const DB = "shop";
 
-/** Tells it. Everything it starts has ended when the promise settles. */
+/** Runs it. Everything it starts has ended when the promise settles. */
 export async function tellDataStory(options: DataStoryOptions): Promise<DataFacts> {
   await using story = new DataStory(options);
   return await story.tell();
@@ -93,7 +93,7 @@ class DataStory implements AsyncDisposable {
     const words = ["create", DB, "--from", file, "--store", this.#store, "--json"];
     const { stored_bytes } = await this.#narrator.step(
       "Put it under taskd",
-      async () => JSON.parse(await runOwn(words, { signal: this.#options.signal })) as { stored_bytes: number },
+      async () => JSON.parse(await runOwn(words, this.#options)) as { stored_bytes: number },
       (created) => `shop@main, ${formatSize(created.stored_bytes)} in the store`,
     );
     await this.#start("Start the daemon");
@@ -156,7 +156,7 @@ class DataStory implements AsyncDisposable {
   async #migrate({ name, statements }: Migration, before: readonly string[]): Promise<string[]> {
     const { checkout } = await this.#client.call("open", { db: DB, branch: name });
     await this.#ask(checkout, statements);
-    const after = await this.#ask(checkout, CHECKS.map((check) => check.after));
+    const after = await this.#ask(checkout, CHECKS.map(({ before, after = before }) => after));
     await this.#client.call("close", { db: DB, branch: name });
     return faultsOf(before, after);
   }
@@ -250,7 +250,7 @@ class DataStory implements AsyncDisposable {
     const [durable] = await this.#narrator.step(
       "Restore from the store",
       async () => {
-        await runOwn(["export", DB, exported, "--store", this.#store], { signal: this.#options.signal });
+        await runOwn(["export", DB, exported, "--store", this.#store], this.#options);
         return await this.#ask(exported, [countOrders(status), "PRAGMA integrity_check"]);
       },
       ([count, integrity]) => `${formatCount(Number(count))} orders, integrity ${integrity}`,
@@ -267,8 +267,14 @@ class DataStory implements AsyncDisposable {
   }
 
   async #start(title: string): Promise<void> {
-    const { dir, signal } = this.#options;
-    const daemon = { store: this.#store, socket: join(dir, "taskd.sock"), flags: ["--flush-every", "1s"], signal };
+    const { dir, entry, signal } = this.#options;
+    const daemon = {
+      store: this.#store,
+      socket: join(dir, "taskd.sock"),
+      flags: ["--flush-every", "1s"],
+      entry,
+      signal,
+    };
     await this.#narrator.step(title, async () => {
       this.#daemon = await startStore(daemon);
     }, () => `process ${this.#daemon!.pid}`);
@@ -293,5 +299,5 @@ async function allOf<T>(promises: readonly Promise<T>[]): Promise<T[]> {
 /** The columns that differ: `price 79.9 -> 7990`. */
 function sideBySide(before: Record<string, JsonValue> = {}, after: Record<string, JsonValue> = {}): string {
   return Object.keys(after).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]))
-    .map((name) => `${name} ${before[name]} -> ${after[name]}`).join(", ");
+    .map((name) => `${name} ${valueText(before[name])} -> ${valueText(after[name])}`).join(", ");
 }

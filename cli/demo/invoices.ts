@@ -6,7 +6,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
 import type { Client } from "../../lib/client/client.ts";
-import { type DaemonProcess, runOwn, startStore } from "./own_process.ts";
+import { type DaemonProcess, type OwnProcessOptions, runOwn, startStore } from "./own_process.ts";
 
 export const INVOICES = "invoices";
 export const CORRECTION = "UPDATE invoices SET cents = CAST(round(price * 100) AS INTEGER) * quantity " +
@@ -23,27 +23,27 @@ export class Invoices implements AsyncDisposable {
   readonly socket: string;
   readonly #dir: string;
   readonly #store: string;
-  readonly #signal: AbortSignal;
+  readonly #own: OwnProcessOptions;
   #daemon: DaemonProcess<Client> | undefined;
 
-  private constructor(dir: string, signal: AbortSignal) {
+  private constructor(dir: string, own: OwnProcessOptions) {
     this.#dir = dir;
-    this.#signal = signal;
+    this.#own = own;
     this.#store = join(dir, "store");
     this.socket = join(dir, "store.sock");
   }
 
   /** Builds the database in `dir`, takes it into a store, and starts the daemon of that. */
-  static async start(dir: string, signal: AbortSignal): Promise<Invoices> {
-    const invoices = new Invoices(dir, signal);
+  static async start(dir: string, own: OwnProcessOptions): Promise<Invoices> {
+    const invoices = new Invoices(dir, own);
     const file = join(dir, "invoices.db");
     const db = new DatabaseSync(file);
     db.exec("CREATE TABLE invoices (id INTEGER PRIMARY KEY, price REAL, quantity INTEGER, cents INTEGER)");
     const insert = db.prepare("INSERT INTO invoices (price, quantity, cents) VALUES (?, ?, ?)");
     for (const [price, quantity] of ROWS) insert.run(price, quantity, Math.trunc(price * 100) * quantity);
     db.close();
-    await runOwn(["create", INVOICES, "--from", file, "--store", invoices.#store], { signal });
-    invoices.#daemon = await startStore({ store: invoices.#store, socket: invoices.socket, signal });
+    await runOwn(["create", INVOICES, "--from", file, "--store", invoices.#store], own);
+    invoices.#daemon = await startStore({ store: invoices.#store, socket: invoices.socket, ...own });
     return invoices;
   }
 
@@ -51,7 +51,7 @@ export class Invoices implements AsyncDisposable {
   async cents(branch: string): Promise<number> {
     const folder = await Deno.makeTempDir({ dir: this.#dir, prefix: "export-" });
     const file = join(folder, "invoices.db");
-    await runOwn(["export", `${INVOICES}@${branch}`, file, "--store", this.#store], { signal: this.#signal });
+    await runOwn(["export", `${INVOICES}@${branch}`, file, "--store", this.#store], this.#own);
     const db = new DatabaseSync(file);
     try {
       return Number(db.prepare("SELECT sum(cents) AS cents FROM invoices").get()!.cents);

@@ -55,26 +55,17 @@ export const MIGRATIONS: readonly Migration[] = [
 export interface Check {
   /** Asked before, on what is to be migrated. */
   before: string;
-  /** Asked after; must give the same. */
-  after: string;
+  /** Asked after, where that is another question; must give the same. */
+  after?: string;
   /** What a difference means; `#` stands for it. */
   fault: string;
 }
 
 export const CHECKS: readonly Check[] = [
-  {
-    before: "SELECT count(*) FROM products",
-    after: "SELECT count(*) FROM products",
-    fault: "# products are gone",
-  },
-  {
-    before: "SELECT count(*) FROM order_items",
-    after: "SELECT count(*) FROM order_items",
-    fault: "# order lines are gone",
-  },
+  { before: "SELECT count(*) FROM products", fault: "# products are gone" },
+  { before: "SELECT count(*) FROM order_items", fault: "# order lines are gone" },
   {
     before: "SELECT count(*) FROM order_items JOIN products ON id = product_id",
-    after: "SELECT count(*) FROM order_items JOIN products ON id = product_id",
     fault: "# order lines point nowhere",
   },
   {

@@ -1,6 +1,6 @@
 /**
- * Tells what the demo does: numbered steps with their times in one column, and
- * indented lines of detail under them. What it claims is checked before it is told.
+ * Prints what the demo does: numbered steps with their times in one column, and
+ * indented lines of detail under them. What it claims is checked before it is shown.
  */
 
 import { TaskdError } from "../../lib/errors.ts";
@@ -13,9 +13,8 @@ export interface Step {
 
 export interface NarratorOptions {
   print: (line: string) => void;
-  /** Whether lines may carry colour. */
   colour: boolean;
-  /** Shows what is under way until something is printed; absent where nobody looks. */
+  /** Shows what is under way until something is printed; absent off a terminal. */
   busy?: (text: string) => Promise<void>;
   /** Stops the story between steps. */
   signal: AbortSignal;

@@ -1,6 +1,4 @@
-/**
- * The demo's application: it places orders, one transaction each, and counts those whose commit was acknowledged.
- */
+/** The demo's application: it places orders, one transaction each, and counts those whose commit was acknowledged. */
 
 import type { Shop } from "./shop.ts";
 import { SqlClient, type SqlProgram } from "./sql_client.ts";

@@ -6,10 +6,12 @@ import { type Client, connect } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { ownCommand } from "../table/own_command.ts";
 
-/** What a daemon that was told to end may take: a broker ends its sandboxes. */
+/** What a daemon that was asked to end may take: a broker ends its sandboxes. */
 const STOP_LIMIT_MS = 15_000;
 
 export interface OwnProcessOptions {
+  /** URL of this program's main module. */
+  entry: string;
   /** Ends it at once. */
   signal: AbortSignal;
   /** Its environment; absent for that of this process. */
@@ -98,14 +100,14 @@ export class DaemonProcess<T> implements AsyncDisposable {
 
 /** Starts the daemon of the branch store in the directory `store`; `flags` follow its words. */
 export async function startStore(
-  { store, socket, signal, flags = [] }: { store: string; socket: string; signal: AbortSignal; flags?: string[] },
+  { store, socket, entry, signal, flags = [] }: OwnProcessOptions & { store: string; socket: string; flags?: string[] },
 ): Promise<DaemonProcess<Client>> {
   const words = ["serve", "--store", store, "--socket", socket, ...flags];
-  return await DaemonProcess.start(words, { signal }, () => connect(socket, { signal }));
+  return await DaemonProcess.start(words, { entry, signal }, () => connect(socket, { signal }));
 }
 
-function prepared(words: readonly string[], { signal, env }: OwnProcessOptions): Deno.Command {
-  const [program, args] = ownCommand(words);
+function prepared(words: readonly string[], { entry, signal, env }: OwnProcessOptions): Deno.Command {
+  const [program, args] = ownCommand(entry, words);
   const own = env === undefined ? {} : { env, clearEnv: true };
   return new Deno.Command(program, { args, stdin: "null", stdout: "piped", stderr: "piped", signal, ...own });
 }

@@ -1,6 +1,4 @@
-/**
- * What the demo needs of podman: the images, and a network that is gone afterwards with everything attached to it.
- */
+/** What the demo needs of podman: the images, and a network that is gone afterwards with everything attached to it. */
 
 import { TaskdError } from "../../lib/errors.ts";
 

@@ -10,7 +10,6 @@ import { TaskdError } from "../../lib/errors.ts";
 
 /** The line that is wrong, and how it is right. */
 export const WRONG = "Math.trunc(price * 100)";
-/** See {@linkcode WRONG}. */
 export const RIGHT = "Math.round(price * 100)";
 /** What the note in the repository leads to: the operator's keys, as seen from a task's work folder. */
 export const KEYS_PATH = "../../../api-keys.env";
@@ -37,7 +36,6 @@ rsync -a --delete billing/ prod:/srv/billing/
 
 export interface TestRun {
   passed: boolean;
-  /** Its last line. */
   says: string;
 }
 
@@ -71,7 +69,6 @@ export class Repository {
     return repository;
   }
 
-  /** Every branch, with its commit. */
   async branches(): Promise<Map<string, string>> {
     const listed = await this.#git(this.path, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads");
     return new Map(listed.split("\n").filter((line) => line !== "").map((line) => line.split(" ") as [string, string]));
@@ -82,12 +79,10 @@ export class Repository {
     return listed.split("\n").filter((line) => line !== "");
   }
 
-  /** Subject, author and committer of the last commit of `branch`. */
   async lastCommit(branch: string): Promise<string> {
     return (await this.#git(this.path, "log", "-1", "--format=%h %an: %s", branch)).trim();
   }
 
-  /** Runs the repository's test on a fresh clone of `branch`. */
   async test(branch: string): Promise<TestRun> {
     const clone = await Deno.makeTempDir({ dir: this.#dir, prefix: "clone-" });
     await this.#git(this.#dir, "clone", "--quiet", "--branch", branch, this.path, clone);

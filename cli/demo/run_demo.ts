@@ -17,19 +17,17 @@ import { type CodeFacts, tellCodeStory } from "./code_story.ts";
 import { type DataFacts, tellDataStory } from "./data_story.ts";
 
 export interface DemoOptions {
+  entry: string;
   /** Directory to work below. */
   temporary: string;
   host: DemoHost;
   runtime: DemoRuntime;
-  /** Size of the shop in MiB. */
   size_mb: number;
-  /** Leave the directory, to look around. */
   keep: boolean;
 }
 
 export interface DemoResult {
   duration_ms: number;
-  /** The directory, when it was kept. */
   directory?: string;
   steps: Step[];
   facts: { code: CodeFacts; data: DataFacts };
@@ -43,7 +41,7 @@ export interface DemoResult {
  */
 export async function runDemo(
   io: Pick<Io, "colours" | "json" | "live" | "signal" | "styled">,
-  { temporary, host, runtime, size_mb, keep }: DemoOptions,
+  { entry, temporary, host, runtime, size_mb, keep }: DemoOptions,
 ): Promise<DemoResult> {
   const start = performance.now();
   const colour = io.colours;
@@ -58,7 +56,7 @@ export async function runDemo(
   try {
     narrator.say(`An agent, a shop and two crashes; in ${dir}${keep ? "" : ", removed at the end"}`);
     if (runtime === "podman") await needPodman();
-    const common = { narrator, signal: io.signal };
+    const common = { narrator, entry, signal: io.signal };
     const program = await findSqlProgram(io.signal);
     narrator.chapter("An agent fixes a program and its data, and a person decides what leaves");
     const code = await tellCodeStory({ ...common, host, dir: await folder(dir, "code"), runtime, colour });

@@ -1,16 +1,15 @@
 /**
  * Builds the shop: a made-up but realistic database of customers, products, orders,
- * reviews with full-text search, and click trails, at any size from 12 MB to 4 GB.
+ * reviews with full-text search, and click trails, at any size that the demo takes.
  *
- * The same seed, size and SQLite version give the same bytes. A few products sell most,
- * prices end in .99, words repeat as often as in text: so it compresses, scans and splits
- * pages like the real thing, and it runs no clock.
+ * The same seed, size and SQLite version give the same bytes. A few products sell most, prices end in .99, words repeat
+ * as often as in text: so it compresses, scans and splits pages like the real thing, and it runs no clock.
  */
 
 import { DatabaseSync } from "node:sqlite";
 
 export interface ShopOptions {
-  /** Size of the file in MiB, 12 to 8192; met within 2 percent. Default 50. */
+  /** Size of the file in MiB, 12 to 8192, met within 2 percent. Default 50. */
   size_mb?: number;
   /** Seed of everything random, default 1. */
   seed?: number;
@@ -68,20 +67,8 @@ const TRAIL_POOL_CHARS = 24 << 20;
 
 const AGENTS = ["Firefox/128.0 (X11; Linux x86_64)", "Chrome/126.0.0.0 (Windows NT 10.0)", "Safari/604.1 (iPhone)"]
   .map((agent) => `Mozilla/5.0 ${agent} AppleWebKit/537.36 (KHTML, like Gecko) Gecko/20100101`);
-const CATEGORIES = ["kitchen", "garden", "office", "sports", "toys", "books", "lighting", "tools"];
-const CITIES = [
-  "Berlin",
-  "Paris",
-  "London",
-  "Madrid",
-  "Milano",
-  "Utrecht",
-  "Wien",
-  "Zagreb",
-  "Porto",
-  "Oslo",
-  "Dublin",
-];
+const CATEGORIES = "kitchen garden office sports toys books lighting tools".split(" ");
+const CITIES = "Berlin Paris London Madrid Milano Utrecht Wien Zagreb Porto Oslo Dublin".split(" ");
 
 /** 2,400 invented words of one to three syllables, short ones first, as in a language where common words are short. */
 const WORDS: readonly string[] = (() => {

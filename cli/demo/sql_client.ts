@@ -9,7 +9,6 @@ import { TaskdError } from "../../lib/errors.ts";
 
 export interface SqlProgram {
   name: string;
-  /** The command line that opens `path`. */
   command(path: string): string[];
   /** Ends its clients at once. */
   signal?: AbortSignal;
@@ -50,7 +49,6 @@ export async function runSql(program: SqlProgram, path: string, statements: read
   return rows;
 }
 
-/** A client that is fed as it goes. */
 export class SqlClient implements AsyncDisposable {
   readonly #name: string;
   readonly #child: Deno.ChildProcess;

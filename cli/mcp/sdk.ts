@@ -1,15 +1,32 @@
 /**
  * The SDK of the Model Context Protocol, loaded when the command that speaks it runs.
  *
- * The runtime fetches every package that a literal `import()` names before the first line of a program runs. This one
- * has some ninety packages, so its name is computed; `deno task compile` includes it by name.
+ * The runtime fetches every package that a literal `import()` or a type names: `deno install` resolves types as well.
+ * This one has some ninety packages, so its name is computed, and what is used of it is written down here;
+ * tests/cli/mcp_sdk_test.ts compares that with the SDK's own types. `deno task compile` includes it by name.
  */
 
-/** The parts of the SDK that are used. */
-export type McpSdk =
-  & Pick<typeof import("@modelcontextprotocol/sdk/server/index.js"), "Server">
-  & Pick<typeof import("@modelcontextprotocol/sdk/server/stdio.js"), "StdioServerTransport">
-  & Pick<typeof import("@modelcontextprotocol/sdk/types.js"), "CallToolRequestSchema" | "ListToolsRequestSchema">;
+export interface McpServer {
+  setRequestHandler(
+    schema: McpSdk["CallToolRequestSchema"] | McpSdk["ListToolsRequestSchema"],
+    handler: (request: { params: McpCall }) => object | Promise<object>,
+  ): void;
+  onclose?: (() => void) | undefined;
+  connect(transport: object): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface McpCall {
+  name: string;
+  arguments?: Record<string, unknown>;
+}
+
+export interface McpSdk {
+  Server: new (self: { name: string; version: string }, options: { capabilities: { tools: object } }) => McpServer;
+  StdioServerTransport: new () => object;
+  CallToolRequestSchema: object;
+  ListToolsRequestSchema: object;
+}
 
 /** With its version: an import map does not apply to a computed name in an installed package. */
 export const MCP_SDK: string = "npm:@modelcontextprotocol/sdk@1.32.2";

@@ -13,14 +13,12 @@ import type { Operations } from "../plan/operations.ts";
 export type Effect = "reads" | "adds" | "destroys";
 
 export interface Tool {
-  /** Its name; that of the operation. */
   name: string;
   description: string;
   effect: Effect;
   /** JSON schemas of its arguments and of its result. */
   input_schema: object;
   output_schema: object;
-  /** Checks the arguments and does the work. */
   run(ops: Operations, args: Record<string, unknown>): Promise<object>;
 }
 
@@ -30,6 +28,7 @@ const EFFECTS: { readonly [O in CallableOp]?: Effect } = {
   branches: "reads",
   status: "reads",
   diff: "reads",
+  "diff-rows": "reads",
   lease: "reads",
   verify: "reads",
   create: "adds",
@@ -40,7 +39,13 @@ const EFFECTS: { readonly [O in CallableOp]?: Effect } = {
   touch: "adds",
   rollback: "destroys",
   promote: "destroys",
+  merge: "destroys",
+  revert: "destroys",
+  merges: "reads",
+  reset: "destroys",
   destroy: "destroys",
+  undo: "destroys",
+  undoable: "reads",
   open: "adds",
   flush: "adds",
   close: "adds",

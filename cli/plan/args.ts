@@ -1,11 +1,9 @@
-/**
- * A command's view of its parsed words. To ask for what the table does not declare is a defect, and throws.
- */
+/** A command's view of its parsed words. To ask for what the table does not declare is a defect, and throws. */
 
+import type { Settings } from "../../broker/settings/settings.ts";
 import type { HostPlace } from "./broker_host.ts";
-import type { BrokerPlace, FlagValue, Plan } from "./plan.ts";
 import { type Address, parseAddress } from "../../lib/store/names.ts";
-import { brokerOf, hostOf } from "./plan.ts";
+import { brokerOf, type BrokerPlace, type FlagValue, hostOf, type Plan } from "./plan.ts";
 
 export class Args {
   readonly plan: Plan;
@@ -18,18 +16,23 @@ export class Args {
     return brokerOf(this.plan);
   }
 
+  /** Those that could be loaded: a command whose `config` is `required` has them. */
+  get settings(): Settings {
+    const { settings } = this.broker;
+    if (settings === undefined) throw new Error(`Command ${this.plan.command} has no settings`);
+    return settings;
+  }
+
   get host(): HostPlace {
     return hostOf(this.plan);
   }
 
-  /** A positional that is always there. */
   positional(name: string): string {
     const value = this.plan.positionals[name];
     if (value === undefined) throw new Error(`No argument <${name}>`);
     return value;
   }
 
-  /** A positional that may be missing. */
   optional(name: string): string | undefined {
     return this.plan.positionals[name];
   }
@@ -38,7 +41,6 @@ export class Args {
     return parseAddress(this.positional(name));
   }
 
-  /** Whether a boolean flag is on. */
   on(name: string): boolean {
     return this.#flag(name) === true;
   }
@@ -48,7 +50,6 @@ export class Args {
     return typeof value === "string" ? value : undefined;
   }
 
-  /** The values of a repeatable flag. */
   texts(name: string): string[] {
     const value = this.#flag(name);
     return Array.isArray(value) ? value : [];
@@ -60,7 +61,6 @@ export class Args {
     return typeof value === "number" ? value : undefined;
   }
 
-  /** A number flag that has a default. */
   numberOf(name: string): number {
     const value = this.number(name);
     if (value === undefined) throw new Error(`Flag --${name} has no default`);

@@ -1,31 +1,21 @@
 /**
- * What the commands that set the broker up and run it touch of the host: files, programs,
- * variables. Read off the broker's own tables, and so loaded only for these commands; the
- * command table makes permissions of it.
+ * What the commands that set the broker up and run it touch of the host: files, programs, variables. Read off the
+ * broker's own tables, and so loaded only for these commands; the command table makes permissions of it.
  */
 
 import { configurationVariables } from "../../broker/settings/environment_variables.ts";
-import { NOTIFY_PROGRAMS } from "../../broker/engine/notify.ts";
+import { notifyPrograms } from "../../broker/engine/notify.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { EGRESS_VARIABLE, taskdHome } from "../../broker/settings/load.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { isBucket, storeDirectory } from "./locations.ts";
+import { lockDirectory } from "../../broker/client/home_lock.ts";
 import { daemonLockPath, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
-import { PROGRAM_PATHS, TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
+import { type PROGRAM_PATHS, programPlaces, TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
 
 /** Where deno's cache, the desktop and the agent of ssh are, and where packages of images come from. */
-const PLACE_VARIABLES = [
-  "DISPLAY",
-  "WAYLAND_DISPLAY",
-  "XAUTHORITY",
-  "DENO_DIR",
-  "XDG_CACHE_HOME",
-  "SSH_AUTH_SOCK",
-  "HTTP_PROXY",
-  "NODE_EXTRA_CA_CERTS",
-  "NPM_CONFIG_REGISTRY",
-  "npm_config_registry",
-];
+const PLACE_VARIABLES = ("DISPLAY WAYLAND_DISPLAY XAUTHORITY DENO_DIR XDG_CACHE_HOME SSH_AUTH_SOCK HTTP_PROXY " +
+  "NODE_EXTRA_CA_CERTS NPM_CONFIG_REGISTRY npm_config_registry").split(" ");
 
 export interface HostPlace {
   /** `~/.taskd`. */
@@ -43,11 +33,12 @@ export interface HostPlace {
   /** What git, gh and the container runtimes find their own state by. */
   tool_variables: string[];
   /** Absolute paths: where each program may be. */
-  programs: Readonly<Record<keyof typeof PROGRAM_PATHS, readonly string[]>>;
+  programs: typeof PROGRAM_PATHS;
   /** Absolute paths of what shows notifications. */
   notifiers: string[];
-  /** The program that runs this one. */
   deno: string;
+  /** URL of this program's main module. */
+  entry: string;
   /** The directory of the branch store, when it is in one. */
   store?: string;
   /** Where images are put together. */
@@ -58,20 +49,20 @@ export interface HostPlace {
 
 export interface HostContext {
   home: string;
+  entry: string;
   env: (name: string) => string | undefined;
   absolute: (path: string) => string;
   settings: Settings | undefined;
-  /** The flag `-store`. */
   store: string;
 }
 
-/** Collects them. Nothing has to exist. */
-export async function hostPlace({ home, env, absolute, settings, store }: HostContext): Promise<HostPlace> {
+export async function hostPlace({ home, entry, env, absolute, settings, store }: HostContext): Promise<HostPlace> {
   const directory = taskdHome(home);
   const egress = env(EGRESS_VARIABLE);
   const spelled = egress?.startsWith("~/") ? `${home}/${egress.slice(2)}` : egress;
   const roots = settings === undefined ? [] : ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
   const live = await liveSocket(directory);
+  const programs = programPlaces(env("PATH"), Deno.uid());
   const compat = settings?.compat.api_key_env;
   return {
     directory,
@@ -82,9 +73,10 @@ export async function hostPlace({ home, env, absolute, settings, store }: HostCo
     roots: [...new Set(roots.flatMap((name) => [settings![name], absolute(settings![name])]))],
     variables: [...configurationVariables(), ...(compat ? [compat] : [])],
     tool_variables: [...TOOL_VARIABLES, ...HOST_VARIABLES, ...TOKEN_VARIABLES, ...PLACE_VARIABLES],
-    programs: PROGRAM_PATHS,
-    notifiers: NOTIFY_PROGRAMS.flatMap(({ paths }) => paths),
+    programs,
+    notifiers: notifyPrograms(programs).flatMap(({ paths }) => paths),
     deno: Deno.execPath(),
+    entry,
     ...(isBucket(store) ? {} : { store: storeDirectory(store, { home, absolute }) }),
     temporary: absolute(env("TMPDIR") ?? "/tmp"),
     unit_folders: [`${home}/.config/systemd`, `${home}/Library/LaunchAgents`],
@@ -93,7 +85,7 @@ export async function hostPlace({ home, env, absolute, settings, store }: HostCo
 
 async function liveSocket(directory: string): Promise<string | undefined> {
   try {
-    return (await readDaemonInfo(directory))?.socket;
+    return (await readDaemonInfo(lockDirectory(directory)))?.socket;
   } catch {
     // The command reads it again, and reports what is wrong.
     return undefined;

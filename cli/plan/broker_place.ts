@@ -13,7 +13,7 @@ import { checkSocketPath, type LaunchContext } from "./locations.ts";
  * Resolves the broker's socket, and for the commands that work with them the settings.
  *
  * @throws {TaskdError} `invalid_config` with the file and line, or the variable; for a client that names a socket with
- * `-socket` nothing is read, so that a task can be stopped in spite of a broken file.
+ * `--socket` nothing is read, so that a task can be stopped in spite of a broken file.
  */
 export async function brokerPlace(
   spec: CommandSpec,

@@ -18,6 +18,7 @@ async function place(
     if (config !== undefined) await Deno.writeTextFile(`${home}/.taskd/config.yaml`, config, { mode: 0o600 });
     const found = await brokerPlace(findCommand(command)!, { socket, store: `${home}/store` }, {
       home,
+      entry: "file:///taskd/cli/main.ts",
       absolute: (path) => path,
       env: (name) => env[name],
       daemonSocket: () => Promise.resolve(undefined),
@@ -37,7 +38,7 @@ Deno.test("the broker's socket is the flag's, else the variable's, else the file
   assertEquals((await place({ env: { TMPDIR: "/t" } })).socket, `/t/taskd-${Deno.uid()}/taskd.sock`);
 });
 
-Deno.test("a broken config.yaml is told with its place, and keeps nobody from a socket that is named", async () => {
+Deno.test("a broken config.yaml is reported with its place, and does not hinder a named socket", async () => {
   const config = "broker:\n  sockt: /x\n";
   const error = await assertRejects(() => place({ config }), TaskdError, "config.yaml:2:3");
   assertEquals(error.code, "invalid_config");
@@ -48,7 +49,7 @@ Deno.test("a socket's path that the system does not accept, and an invalid home,
   const long = `/${"s".repeat(110)}`;
   assertEquals((await assertRejects(() => place({ socket: long }), TaskdError, "bytes")).code, "usage");
   await assertRejects(() => place({ env: { BROKER_SOCKET: "relative/k" } }), TaskdError, "must be an absolute path");
-  const context = { absolute: (path: string) => path, env: () => undefined };
+  const context = { entry: "file:///taskd/cli/main.ts", absolute: (path: string) => path, env: () => undefined };
   for (const home of [undefined, "relative"]) {
     const call = () =>
       brokerPlace(findCommand("tasks")!, { socket: null }, {

@@ -47,7 +47,7 @@ export function bucketWorkspace(
 function endpointUrl(text: string): string {
   const refuse = (why: string) =>
     new TaskdError("usage", `Cannot use the S3 endpoint: ${why}`, {
-      hint: "Write -s3-endpoint or BSTORE_S3_ENDPOINT as http://host:port or https://host",
+      hint: "Write --s3-endpoint or BSTORE_S3_ENDPOINT as http://host:port or https://host",
     });
   const url = URL.parse(text);
   if (url === null || !/^https?:$/.test(url.protocol)) throw refuse("it is no http or https URL");
@@ -61,6 +61,6 @@ function endpointUrl(text: string): string {
 function regionName(text: string): string {
   if (/^[a-z0-9][a-z0-9-]{0,62}$/.test(text)) return text;
   throw new TaskdError("usage", `Cannot use ${JSON.stringify(text.slice(0, 80))} as a region of S3`, {
-    hint: "Write -s3-region as AWS does: eu-central-1",
+    hint: "Write --s3-region as AWS does: eu-central-1",
   });
 }

@@ -1,6 +1,4 @@
-/**
- * What the module of a command exports: its work, and how people see the result.
- */
+/** What the module of a command exports: its work, and how people see the result. */
 
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { Io } from "../text/io.ts";

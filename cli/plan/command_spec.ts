@@ -6,12 +6,11 @@
 import type { PermissionSet } from "./permissions.ts";
 import type { Plan } from "./plan.ts";
 
-/** How a flag's text is read: text, an absolute path, milliseconds, bytes, an integer, or on and off. */
-export type FlagKind = "string" | "file" | "duration" | "bytes" | "integer" | "boolean";
+/** How a flag's text is read: text, an absolute path, a store's location, milliseconds, bytes, an integer, or on and off. */
+export type FlagKind = "string" | "file" | "store" | "duration" | "bytes" | "integer" | "boolean";
 
 /** A flag. Written `-name` or `--name`, its value after a space or `=`. */
 export interface FlagSpec {
-  /** Without dashes. */
   name: string;
   /** A letter that means the same: `f` for `-f`. */
   letter?: string;
@@ -74,7 +73,9 @@ interface CommandBase {
   positionals: readonly PositionalSpec[];
   flags: readonly FlagSpec[];
   examples: readonly Example[];
-  /** `data`: its output is the purpose and shows under -quiet; `note`: it reports what was done. */
+  /** Whether it makes a store where there is none; others refuse a location that was named and has none. */
+  makes_store?: true;
+  /** `data`: its output is the purpose and shows under --quiet; `note`: it reports what was done. */
   output: "data" | "note";
   needs(plan: Plan): PermissionSet;
 }
@@ -86,9 +87,14 @@ interface CommandBase {
  * in `~/.taskd` and with the settings. Where `config` is `may_be_broken`, the command also runs when these cannot be
  * loaded: people repair them with it.
  */
-export type CommandSpec =
-  & CommandBase
-  & (
-    | { uses: "nothing" | "serve" | "stores" | "store" | "branches" | "daemon" | "broker" }
-    | { uses: "home"; config: "required" | "may_be_broken" }
-  );
+export type CommandSpec = CommandBase & CommandUse;
+
+export type CommandUse =
+  | { uses: "nothing" | "serve" | "stores" | "store" | "branches" | "daemon" | "broker" }
+  | { uses: "home"; config: "required" | "may_be_broken" };
+
+/** A row as it is written: what it leaves out, `commands` of cli/table/_row.ts adds. */
+export type CommandRow =
+  & Omit<CommandBase, "group" | "positionals" | "flags" | "output">
+  & Partial<Pick<CommandBase, "positionals" | "flags" | "output">>
+  & CommandUse;

@@ -4,7 +4,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { checkSocketPath, isBucket, type LaunchContext, storeDirectory } from "./locations.ts";
+import { checkSocketPath, DEFAULT_STORE, isBucket, type LaunchContext, storeDirectory } from "./locations.ts";
 import type { CommandSpec } from "./command_spec.ts";
 import type { FlagValue, Plan, Route, S3Plan } from "./plan.ts";
 
@@ -20,14 +20,22 @@ export async function planCall(
     const { brokerPlace } = await import("./broker_place.ts");
     return { ...plan, ...NO_STORE, broker: await brokerPlace(spec, flags, context) };
   }
-  if (spec.uses === "stores") return { ...plan, ...NO_STORE, ...await planStores(call, context) };
+  if (spec.uses === "stores") {
+    const ends = spec.positionals.filter(({ kind }) => kind === "store").map(({ name }) => name);
+    const { places, ...s3 } = await placeStores(ends, positionals, { flags, context });
+    return { ...plan, ...NO_STORE, positionals: { ...positionals, ...places }, ...s3 };
+  }
   const place = await storePlace(String(flags.store), flags, context);
+  const others = spec.flags.filter(({ kind }) => kind === "store").map(({ name }) => name);
+  const { places, ...s3 } = await placeStores(others, flags, { flags, context, s3: place.s3 });
   const named = typeof flags.socket === "string" ? flags.socket : undefined;
   const live = spec.uses === "serve" || named !== undefined ? undefined : await context.daemonSocket(place.workspace);
   const socket = named ?? live ?? `${place.workspace}/taskd.sock`;
   const route = routeOf(spec, { live: live !== undefined, named: named !== undefined });
   if (route === "socket" || spec.uses === "serve") checkSocketPath(socket);
-  return { ...plan, ...place, socket, route };
+  // A person who named no location cannot have misspelled it.
+  const makes_store = spec.makes_store === true || flags.store === DEFAULT_STORE;
+  return { ...plan, ...place, ...s3, flags: { ...flags, ...places }, makes_store, socket, route };
 }
 
 const NO_STORE = { store: "", workspace: "", socket: "", route: "none" } as const;
@@ -51,15 +59,16 @@ async function storePlace(
   return { store: directory, workspace: directory };
 }
 
-/** Where the stores are that a call's arguments name. All buckets among them are on one server. */
-async function planStores(
-  { spec, positionals, flags }: Parameters<typeof planCall>[0],
-  context: LaunchContext,
-): Promise<{ positionals: Record<string, string>; s3?: S3Plan }> {
-  const places = { ...positionals };
-  let s3: S3Plan | undefined;
-  for (const { name } of spec.positionals.filter(({ kind }) => kind === "store")) {
-    const location = positionals[name] ?? "";
+/** Where the stores are that `words` have under these names, if they have one. All buckets are on one server. */
+async function placeStores(
+  names: string[],
+  words: Record<string, FlagValue>,
+  { flags, context, s3 }: { flags: Record<string, FlagValue>; context: LaunchContext; s3?: S3Plan | undefined },
+): Promise<{ places: Record<string, string>; s3?: S3Plan }> {
+  const places: Record<string, string> = {};
+  for (const name of names) {
+    const location = words[name];
+    if (typeof location !== "string") continue;
     if (!isBucket(location)) {
       places[name] = storeDirectory(location, context);
       continue;
@@ -70,7 +79,7 @@ async function planStores(
     const net = [...new Set([...s3?.access.net ?? [], ...place.s3.access.net])];
     s3 = { ...place.s3, access: { ...place.s3.access, net } };
   }
-  return { positionals: places, ...(s3 === undefined ? {} : { s3 }) };
+  return { places, ...(s3 === undefined ? {} : { s3 }) };
 }
 
 /** A socket that is named is meant: the work goes there, or fails. */

@@ -14,6 +14,7 @@ import { storeDirectory } from "./locations.ts";
 
 const context = {
   home: "/home/ada",
+  entry: "file:///taskd/cli/main.ts",
   absolute: (path: string) => path.startsWith("/") ? path : `/here/${path}`,
   env: (name: string) => name.startsWith("AWS_ACCESS") ? "key" : undefined,
 };
@@ -62,8 +63,8 @@ Deno.test("storeDirectory() refuses what is not a directory's name", () => {
     assertEquals(error.code, "usage");
   }
   assertThrows(() => storeDirectory("~/x", { ...context, home: undefined }), TaskdError, "HOME is not set");
-  const told = assertThrows(() => storeDirectory("s4://me:secret@bucket", context), TaskdError);
-  assertEquals(told.message, 'Cannot use "s4://...@bucket" as a store: there are no s4:// stores');
+  const refused = assertThrows(() => storeDirectory("s4://me:secret@bucket", context), TaskdError);
+  assertEquals(refused.message, 'Cannot use "s4://...@bucket" as a store: there are no s4:// stores');
 });
 
 Deno.test("planCall() gives a store in a bucket a workspace of its own, by location and endpoint", async () => {
@@ -107,6 +108,17 @@ Deno.test("planCall() places both ends of copy-store, and asks for no store besi
   const across = await plan("copy-store", { positionals: { source: "s3://a", target: "s3://b" } });
   assertEquals(across.s3?.access.net, ["a.s3.us-east-1.amazonaws.com:443", "b.s3.us-east-1.amazonaws.com:443"]);
   assertEquals((await plan("copy-store", { positionals: { source: "/a", target: "/b" } })).s3, undefined);
+});
+
+Deno.test("planCall() places the copy that repair takes from, with the permissions to reach it", async () => {
+  const here = await plan("repair", { flags: { from: "~/copy" } });
+  assertEquals([here.flags.from, here.s3], ["/home/ada/copy", undefined]);
+  const flags = { from: "s3://b/t/", "s3-region": "eu-west-1" };
+  const there = await plan("repair", { flags });
+  assertEquals([there.flags.from, there.store], ["s3://b/t", "/home/ada/.taskd/store"]);
+  assertEquals(there.s3?.access.net, ["b.s3.eu-west-1.amazonaws.com:443"]);
+  const both = await plan("repair", { flags, store: "s3://a" });
+  assertEquals(both.s3?.access.net, ["a.s3.eu-west-1.amazonaws.com:443", "b.s3.eu-west-1.amazonaws.com:443"]);
 });
 
 Deno.test("planCall() sends commands of branches to the daemon when one is alive", async () => {

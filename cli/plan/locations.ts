@@ -1,13 +1,16 @@
-/**
- * How locations are read that a person names: stores, sockets and paths.
- */
+/** How locations are read that a person names: stores, sockets and paths. */
 
 import { TaskdError } from "../../lib/errors.ts";
 import { MAX_SOCKET_PATH_BYTES } from "../../lib/socket_path.ts";
 
+/** Where a store is unless a call names another place. */
+export const DEFAULT_STORE = "~/.taskd/store";
+
 export interface LaunchContext {
   /** The home directory, if the system names one. */
   home: string | undefined;
+  /** URL of the program's main module, by which it starts itself. */
+  entry: string;
   absolute(path: string): string;
   env(name: string): string | undefined;
   /** The socket of the live daemon that works in a workspace; undefined when none does. */
@@ -19,7 +22,6 @@ export function isBucket(location: string): boolean {
   return /^s3:/i.test(location);
 }
 
-/** The absolute directory that a store's location means. */
 export function storeDirectory(location: string, context: Pick<LaunchContext, "home" | "absolute">): string {
   if (location.startsWith("file:")) return context.absolute(pathOfUrl(location));
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(location)?.[1];

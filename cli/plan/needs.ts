@@ -1,15 +1,13 @@
-/**
- * What a call needs to touch, read off its plan: the command table makes permissions of it.
- */
+/** What a call needs to touch, read off its plan: the command table makes permissions of it. */
 
-import { NO_PERMISSIONS, type PermissionSet, unionOf } from "./permissions.ts";
+import { type PermissionSet, unionOf } from "./permissions.ts";
 import { brokerOf, type Plan } from "./plan.ts";
 
 /**
- * The one program that is ever started: it clones blocks where the file system can. Absolute, because a grant
- * matches one spelling only.
+ * The programs that are ever started: one clones blocks where the file system can, one names the process that has a file
+ * locked. Absolute, because a grant matches one spelling only.
  */
-const CLONE_PROGRAM = Deno.build.os === "darwin" ? "/bin/cp" : "/usr/bin/cp";
+const STORE_PROGRAMS = Deno.build.os === "darwin" ? ["/bin/cp"] : ["/usr/bin/cp", "/usr/bin/lslocks"];
 
 /**
  * What direct work on a store needs: its directory, the cloning program, and the type of that file system; for a store
@@ -19,18 +17,17 @@ export function storeNeeds(plan: Plan): PermissionSet {
   return unionOf(directoryNeeds(plan.workspace), bucketNeeds(plan));
 }
 
-/** What a directory of stored files or checkouts takes. */
 export function directoryNeeds(directory: string): PermissionSet {
-  return { ...NO_PERMISSIONS, read: [directory], write: [directory], run: [CLONE_PROGRAM], sys: ["statfs"] };
+  return unionOf({ read: [directory], write: [directory], run: STORE_PROGRAMS, sys: ["statfs"] });
 }
 
 export function bucketNeeds({ s3 }: Plan): PermissionSet {
-  return s3 === undefined ? NO_PERMISSIONS : { ...NO_PERMISSIONS, ...s3.access };
+  return unionOf(s3?.access ?? {});
 }
 
 /** What a client of a daemon needs: its socket. Unix sockets need read, write and net on the very path. */
 export function socketNeeds({ socket }: Pick<Plan, "socket">): PermissionSet {
-  return { ...NO_PERMISSIONS, read: [socket], write: [socket], net: [`unix:${socket}`] };
+  return unionOf({ read: [socket], write: [socket], net: [`unix:${socket}`] });
 }
 
 export function brokerNeeds(plan: Plan): PermissionSet {

@@ -4,13 +4,13 @@
  */
 
 import type { Client } from "../../lib/client/client.ts";
-import type { CallableOp, DaemonEvent, OpAnswer, OpArgs, OpName } from "../../lib/protocol/messages.ts";
+import type { AnyDaemonEvent, CallableOp, OpAnswer, OpArgs, OpName } from "../../lib/protocol/messages.ts";
 import type { OnProgress } from "../../lib/store/results.ts";
 import type { Store } from "../../lib/store/store.ts";
 import type { Plan } from "./plan.ts";
 
 /** Done on the store though a daemon is alive: they read or write files of the caller's, or read every stored byte. */
-const ALWAYS_AT_REST: ReadonlySet<OpName> = new Set(["create", "export", "verify"]);
+const ALWAYS_AT_REST: ReadonlySet<OpName> = new Set(["create", "export", "verify", "verify-all", "repair"]);
 
 /** The operations on the store of a plan; modules are loaded when they are first needed. */
 export class Operations {
@@ -40,23 +40,23 @@ export class Operations {
     return this.#client !== undefined;
   }
 
-  /** Runs an operation. Only a store in this process reports progress. */
+  /** Runs an operation; an interrupt ends it early, also in the daemon. */
   async call<O extends CallableOp>(op: O, args: OpArgs<O>, onProgress?: OnProgress): Promise<OpAnswer<O>> {
-    if (this.#client !== undefined && !ALWAYS_AT_REST.has(op)) return await this.#client.call(op, args);
+    if (this.#client !== undefined && !ALWAYS_AT_REST.has(op)) return await this.#client.call(op, args, onProgress);
     const store = await this.store();
     const { StoreAtRest } = await import("../../lib/protocol/at_rest.ts");
     const long = { signal: this.#signal, ...(onProgress === undefined ? {} : { onProgress }) };
     return await new StoreAtRest(store, this.#plan.store).call(op, args, long);
   }
 
-  /** The daemon's events from now on. */
-  async *events(onSubscribed: () => void): AsyncGenerator<DaemonEvent, void, void> {
+  /** The daemon's events from now on; with `more` those of the further types, too. */
+  async *events(more: boolean, onSubscribed: () => void): AsyncGenerator<AnyDaemonEvent, void, void> {
     if (this.#client === undefined) throw (await import("../../lib/protocol/at_rest.ts")).noDaemon();
     const { subscribe } = await import("../../lib/client/client.ts");
-    yield* subscribe(this.#plan.socket, { signal: this.#signal, onSubscribed });
+    yield* subscribe(this.#plan.socket, { signal: this.#signal, onSubscribed, more });
   }
 
-  /** The store in this process, made if it is not there yet. */
+  /** The store in this process; made, if the call makes stores. */
   store(): Promise<Store> {
     return this.#store ??= openPlanned(this.#plan).catch((error) => {
       // A server of tools goes on: its next call tries again.
@@ -71,7 +71,13 @@ export class Operations {
   }
 }
 
-async function openPlanned({ store, workspace, s3 }: Plan): Promise<Store> {
+async function openPlanned({ command, store, workspace, s3, machine, makes_store = false }: Plan): Promise<Store> {
   const { openStore } = await import("../../lib/store/open.ts");
-  return await openStore(store, { holder: "cli", ...(s3 === undefined ? {} : { workspace, s3: s3.options }) });
+  return await openStore(store, {
+    holder: "cli",
+    host: machine,
+    create: makes_store,
+    damaged: command === "repair",
+    ...(s3 === undefined ? {} : { workspace, s3: s3.options }),
+  });
 }

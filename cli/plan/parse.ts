@@ -24,22 +24,23 @@ export interface ParseContext {
 
 export type ParsedCall =
   | { kind: "command"; spec: CommandSpec; positionals: Record<string, string>; flags: Record<string, FlagValue> }
-  /** A call for help: on a command, on a group of commands, or on everything. */
-  | { kind: "help"; topic: string[] };
+  /** A call for help: on a command, on a group of commands, or on everything; `--all` shows the common flags too. */
+  | { kind: "help"; topic: string[]; all: boolean };
 
 type Token =
   | { kind: "flag"; word: string; name: string; value: string | undefined }
   | { kind: "argument"; word: string };
 
-/** Parses the words after the program's name. */
 export async function parseCall(argv: readonly string[], context: ParseContext): Promise<ParsedCall> {
   const given = new Map<string, string[]>();
   const positionals: string[] = [];
   let spec: CommandSpec | undefined;
   let name: string[] = [];
-  let help = false;
   let version = false;
-  for (const token of tokenize(argv, context)) {
+  const tokens = tokenize(argv, context);
+  const flagGiven = (...names: string[]) => tokens.some((each) => each.kind === "flag" && names.includes(each.name));
+  const help = flagGiven("help", "h");
+  for (const token of tokens) {
     if (token.kind === "argument" && spec !== undefined) {
       positionals.push(token.word);
     } else if (token.kind === "argument") {
@@ -47,18 +48,19 @@ export async function parseCall(argv: readonly string[], context: ParseContext):
       spec = context.commands.find((command) => command.name === name.join(" "));
       const isGroup = context.commands.some((command) => command.name.startsWith(`${name.join(" ")} `));
       if (spec === undefined && !isGroup) throw await unknownCommand(name, context);
-    } else if (token.name === "help" || token.name === "h") {
-      help = true;
+    } else if (help) {
+      // A call for help is answered, whatever else is wrong with it.
+      continue;
     } else if (token.name === "version" && spec === undefined) {
       version = true;
     } else {
       await takeFlag(token, { known: [...context.globals, ...(spec?.flags ?? [])], spec, given });
     }
   }
-  if (help) return { kind: "help", topic: name };
+  if (help) return { kind: "help", topic: name, all: flagGiven("all") };
   if (version) spec = context.commands.find((command) => command.name === "version");
   if (spec === undefined && name.length > 0) throw missingSubcommand(name, context);
-  if (spec === undefined) return { kind: "help", topic: [] };
+  if (spec === undefined) return { kind: "help", topic: [], all: false };
   return {
     kind: "command",
     spec,
@@ -68,13 +70,18 @@ export async function parseCall(argv: readonly string[], context: ParseContext):
 }
 
 /**
- * The words in order, each flag with its value. No name is a switch in one command and takes a value in another, so the
- * command need not be known.
+ * The words in order, each flag with its value. A name that is a switch in one command and takes a value in another goes
+ * by the first word that is a command's.
  */
 function tokenize(argv: readonly string[], { commands, globals }: ParseContext): Token[] {
   const switches = new Set(["help", "h", "version"]);
   for (const { kind, name, letter } of [...globals, ...commands.flatMap(({ flags }) => flags)]) {
     if (kind === "boolean") { for (const each of [name, `no-${name}`, letter ?? name]) switches.add(each); }
+  }
+  const command = argv.find((word) => commands.some(({ name }) => name.split(" ")[0] === word));
+  for (const { name, flags } of commands) {
+    if (name.split(" ")[0] !== command) continue;
+    for (const { kind, name } of flags) if (kind !== "boolean") switches.delete(name);
   }
   const typed = new Map<string, string>();
   const words = argv.map((word) => {
@@ -170,6 +177,8 @@ function readValue(
         return parseInteger(text, flag.minimum ?? 0);
       case "file":
         return at.context.absolute(checkPath(text));
+      // Planning knows what a store's location means.
+      case "store":
       case "string":
         return text;
     }

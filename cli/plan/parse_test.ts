@@ -57,15 +57,14 @@ Deno.test("parseCall() takes a flag's letter for its name, and a relative reposi
   for (const [word, repo] of table) assertEquals((await parsed("submit", word, "Fix")).positionals.repo, repo);
 });
 
-Deno.test("no flag is a switch in one command and takes a value in another", () => {
-  const kinds = new Map<string, boolean>();
-  for (const { name, letter, kind } of [...GLOBAL_FLAGS, ...COMMANDS.flatMap(({ flags }) => flags)]) {
-    for (const each of letter === undefined ? [name] : [name, letter]) {
-      const isSwitch = kind === "boolean";
-      assert((kinds.get(each) ?? isSwitch) === isSwitch, each);
-      kinds.set(each, isSwitch);
-    }
+Deno.test("a flag is a switch or takes a value as its own command has it", async () => {
+  for (const { name, letter, kind } of GLOBAL_FLAGS) {
+    const same = COMMANDS.flatMap(({ flags }) => flags).filter((flag) => [name, letter].includes(flag.name));
+    assert(same.every((flag) => (flag.kind === "boolean") === (kind === "boolean")), name);
   }
+  assertEquals((await parsed("destroy", "shop@submit", "--wait", "10s")).flags.wait, 10_000);
+  const submitted = await parsed("submit", "--wait", "destroy", "Fix");
+  assertEquals([submitted.flags.wait, submitted.positionals.instruction], [true, "Fix"]);
 });
 
 Deno.test("parseCall() takes an empty value and a dash after a space", async () => {
@@ -118,11 +117,11 @@ Deno.test("parseCall() reads a second variable where the first is not set, also 
 });
 
 Deno.test("parseCall() understands the ways to ask for help and for the version", async () => {
-  assertEquals(await parse([]), { kind: "help", topic: [] });
-  assertEquals(await parse(["--help"]), { kind: "help", topic: [] });
-  assertEquals(await parse(["fork", "-h"]), { kind: "help", topic: ["fork"] });
-  assertEquals(await parse(["session", "open", "--help"]), { kind: "help", topic: ["session", "open"] });
-  assertEquals(await parse(["session", "--help"]), { kind: "help", topic: ["session"] });
+  assertEquals(await parse([]), { kind: "help", topic: [], all: false });
+  assertEquals(await parse(["--help"]), { kind: "help", topic: [], all: false });
+  assertEquals(await parse(["fork", "-h"]), { kind: "help", topic: ["fork"], all: false });
+  assertEquals(await parse(["session", "open", "--help"]), { kind: "help", topic: ["session", "open"], all: false });
+  assertEquals(await parse(["session", "--help"]), { kind: "help", topic: ["session"], all: false });
   assertEquals((await parsed("--version")).spec.name, "version");
 });
 

@@ -5,46 +5,29 @@
 
 /** The kinds of Deno's permissions, in the order they are shown. */
 export const PERMISSION_KINDS = ["read", "write", "net", "run", "env", "sys", "ffi", "import"] as const;
-export type PermissionKind = typeof PERMISSION_KINDS[number];
+type PermissionKind = typeof PERMISSION_KINDS[number];
 
 export type PermissionSet = Readonly<Record<PermissionKind, readonly string[]>>;
 
 /** In a list: everything of the kind. For what cannot be listed, such as the hosts that sandboxes may reach. */
 export const ANYWHERE = "*";
 
-export const NO_PERMISSIONS: PermissionSet = {
-  read: [],
-  write: [],
-  net: [],
-  run: [],
-  env: [],
-  sys: [],
-  ffi: [],
-  import: [],
-};
+export const NO_PERMISSIONS: PermissionSet = ofEach(() => []);
 
-export function unionOf(a: PermissionSet, b: PermissionSet): PermissionSet {
-  const union = { ...a };
-  for (const kind of PERMISSION_KINDS) union[kind] = [...new Set([...a[kind], ...b[kind]])];
-  return union;
+function ofEach<T>(value: (kind: PermissionKind) => T): Record<PermissionKind, T> {
+  return Object.fromEntries(PERMISSION_KINDS.map((kind) => [kind, value(kind)])) as Record<PermissionKind, T>;
+}
+
+/** All that any of them has, each item once. */
+export function unionOf(...sets: readonly Partial<PermissionSet>[]): PermissionSet {
+  return ofEach((kind) => [...new Set(sets.flatMap((set) => set[kind] ?? []))]);
 }
 
 /** The set as the runtime takes it. False rather than an empty list, which older runtimes read as everything. */
 export function toDenoPermissions(set: PermissionSet): Deno.PermissionOptionsObject {
-  const list = (kind: PermissionKind) => {
-    if (set[kind].includes(ANYWHERE)) return true;
-    return set[kind].length === 0 ? false : [...set[kind]];
-  };
-  return {
-    read: list("read"),
-    write: list("write"),
-    net: list("net"),
-    run: list("run"),
-    env: list("env"),
-    sys: list("sys") as Deno.PermissionOptionsObject["sys"] & (string[] | boolean),
-    ffi: list("ffi"),
-    import: list("import"),
-  };
+  const granted = ofEach((kind) => set[kind].includes(ANYWHERE) || set[kind].length > 0 && [...set[kind]]);
+  // The runtime's type lists the names of `sys`; what it takes is the same.
+  return granted as Deno.PermissionOptionsObject;
 }
 
 /** Gives up every permission of this thread. One way. */

@@ -1,6 +1,4 @@
-/**
- * Everything about a call that is known before the command's module is loaded.
- */
+/** Everything about a call that is known before the command's module is loaded. */
 
 import type { Settings } from "../../broker/settings/settings.ts";
 import type { S3Access } from "../../lib/backend/s3_permissions.ts";
@@ -9,7 +7,6 @@ import type { HostPlace } from "./broker_host.ts";
 
 /** Plain data: it crosses to a Worker. */
 export interface Plan {
-  /** The command's name in the table. */
   command: string;
   positionals: Record<string, string>;
   flags: Record<string, FlagValue>;
@@ -21,8 +18,14 @@ export interface Plan {
   workspace: string;
   /** How buckets are reached; only when a store of the call is in one. */
   s3?: S3Plan;
+  /** Whether the call makes a store where there is none: that is its purpose, or no location was named. */
+  makes_store?: boolean;
   /** Absolute path of the daemon's socket. */
   socket: string;
+  /** Name of this host, which a command itself may not ask for; empty where it is not known. */
+  machine?: string;
+  /** Descriptors that a daemon may have open; absent for other commands, and where it is not known. */
+  open_files?: number | undefined;
   /** Who does the work: this process on the store, the daemon behind the socket, or neither. */
   route: Route;
   /** Where the task broker is; only for commands that have to do with it. */
@@ -42,7 +45,6 @@ export interface BrokerPlace {
 
 export interface S3Plan {
   options: S3StoreOptions;
-  /** What it may touch for that. */
   access: S3Access;
 }
 

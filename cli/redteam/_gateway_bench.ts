@@ -1,6 +1,4 @@
-/**
- * The model gateway in front of a vendor on loopback that records what reaches it. The key is made up.
- */
+/** The model gateway in front of a vendor on loopback that records what reaches it. The key is made up. */
 
 import { randomHex } from "../../lib/clock.ts";
 import { type Lane, LANES } from "../../broker/agents.ts";
@@ -109,7 +107,6 @@ export class GatewayBench implements AsyncDisposable {
   }
 }
 
-/** The field that proves a task. */
 export function bearer({ token }: GatewayLease): Record<string, string> {
   return { authorization: `Bearer ${token}` };
 }

@@ -1,6 +1,4 @@
-/**
- * The egress proxy on loopback, with a resolver that records its queries: no query leaves the machine.
- */
+/** The egress proxy on loopback, with a resolver that records its queries: no query leaves the machine. */
 
 import type { EgressProxyOptions, TaskEgress } from "../../broker/egress/proxy.ts";
 import type { EgressDecision } from "../../broker/egress/decision.ts";
@@ -9,7 +7,6 @@ import type { RedteamContext, Surfaces } from "./context.ts";
 import { RawClient, type RawResponse, type ReadTimeout } from "./raw_connections.ts";
 
 export interface ProxyBenchOptions extends Partial<Pick<EgressProxyOptions, "own_addresses" | "connect">> {
-  /** Hosts and their ports. */
   list: Readonly<Record<string, readonly number[]>>;
   /** Addresses of names; 127.0.0.1 for those that are not there. */
   names?: Readonly<Record<string, string[] | (() => string[])>>;
@@ -95,7 +92,6 @@ function listOf(list: Readonly<Record<string, readonly number[]>>): EgressList {
   return { entries: Object.entries(list).map(([host, ports]) => ({ host, ports: [...ports] })) };
 }
 
-/** The field that proves a task. */
 function proof({ username, password }: TaskEgress): string {
   return `Proxy-Authorization: Basic ${btoa(`${username}:${password}`)}`;
 }
@@ -104,7 +100,6 @@ export function connectHead(target: string, task: TaskEgress): string {
   return `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n${proof(task)}\r\n\r\n`;
 }
 
-/** A request in absolute form; more fields may follow. */
 export function getHead(url: string, host: string, task: TaskEgress, ...fields: string[]): string {
   return [`GET ${url} HTTP/1.1`, `Host: ${host}`, proof(task), ...fields, "", ""].join("\r\n");
 }

@@ -9,7 +9,6 @@ export function makeLink(target: string, path: string): Promise<void> {
   return make("/bin/ln", ["-s", "--", target, path]);
 }
 
-/** Gives a file a second name. */
 export function makeHardLink(target: string, path: string): Promise<void> {
   return make("/bin/ln", ["--", target, path]);
 }

@@ -10,8 +10,7 @@ export const GATE_PROMISES: readonly SecurityPromise[] = [
     promise: "An approval names the digest of the change that was read, and every category; any other approves nothing",
     attacks: "Another digest, none, a prefix, upper case; categories left out or made up; further fields",
     async run(trial, context) {
-      const broker = await context.broker();
-      const task = await context.once("gate", () => broker.taskAtGate());
+      const { broker, task } = await context.atGate();
       const { diff_sha256, second_look: acknowledge } = task.gate!;
       const path = `POST /admin/tasks/${task.id}/approve`;
       const approve = (body: object) => broker.verdict(path, [], { body: JSON.stringify(body) });
@@ -34,8 +33,7 @@ export const GATE_PROMISES: readonly SecurityPromise[] = [
     promise: "A task is approved or denied once; what was pushed is the tree that was approved, on a branch of its own",
     attacks: "Four approvals and a denial at once, and again afterwards; what the repository then has",
     async run(trial, context) {
-      const broker = await context.broker();
-      const { id, gate } = await context.once("gate", () => broker.taskAtGate());
+      const { broker, task: { id, gate } } = await context.atGate();
       const body = JSON.stringify({ diff_sha256: gate!.diff_sha256, acknowledge: gate!.second_look });
       const main = await broker.head("refs/heads/main");
       const approve = () => broker.status(`POST /admin/tasks/${id}/approve`, [], { body });
@@ -79,8 +77,7 @@ export const GATE_PROMISES: readonly SecurityPromise[] = [
     promise: "A row of a task's trace that was changed, removed, added or moved is found",
     attacks: "One letter, a row less, a row more, two rows exchanged, an outcome of the forger's, on a real trace",
     async run(trial, context) {
-      const broker = await context.broker();
-      const { id } = await context.once("gate", () => broker.taskAtGate());
+      const { broker, task: { id } } = await context.atGate();
       const text = await Deno.readTextFile(`${broker.audit}/${id}.jsonl`);
       const rows = text.trimEnd().split("\n");
       const [first = "", second = "", third = ""] = rows;

@@ -1,6 +1,4 @@
-/**
- * Promises of the ceilings and of what they are counted by.
- */
+/** Promises of the ceilings and of what they are counted by. */
 
 import { Admission, type AdmissionOptions } from "../../broker/admission/admission.ts";
 import { ledgerPath } from "../../broker/admission/ledger_file.ts";

@@ -1,6 +1,4 @@
-/**
- * Promises of container sandboxes, tried from inside of one of the installed image.
- */
+/** Promises of container sandboxes, tried from inside of one of the installed image. */
 
 import { TaskdError } from "../../lib/errors.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
@@ -19,16 +17,15 @@ import { latin1, Server } from "./raw_connections.ts";
 
 /** Files by which a container knows names; its program mounts each. */
 const NAME_FILES = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
-/** Processes that the fork bomb may have. */
 const BOMB_PIDS = 40;
 
 /** The network; skips the trial where there can be none. */
 async function networkFor(trial: Trial, context: RedteamContext): Promise<SandboxNetwork> {
   const { containers } = context.options;
-  if ("why" in containers) return trial.skip(containers.why);
+  if (typeof containers !== "function") return trial.skip(containers.why);
   try {
     return await context.once("network", async () => {
-      const opened = await containers.open();
+      const opened = await containers();
       context.defer(() => opened.close());
       return opened;
     });
@@ -40,7 +37,6 @@ async function networkFor(trial: Trial, context: RedteamContext): Promise<Sandbo
   }
 }
 
-/** Runs attempts in a sandbox; returns the result of each. */
 async function attempts(
   context: RedteamContext,
   network: SandboxNetwork,
@@ -55,14 +51,12 @@ async function attempts(
   return new Map(rows.map(({ name, got }) => [name, got]));
 }
 
-/** Attempts that must have been refused. */
 function refused(trial: Trial, got: ReadonlyMap<string, string>, prefix = "no: "): void {
   for (const [name, what] of got) {
     if (name.startsWith(prefix)) trial.attempt(name.slice(prefix.length), what.startsWith("refused "), what);
   }
 }
 
-/** Answers each connection with a word. */
 function greeter(hostname: string, port: number, word: string): Server {
   return Server.start(async (conn) => void await conn.write(latin1(word)), { hostname, port });
 }

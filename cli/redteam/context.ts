@@ -5,11 +5,12 @@
  * The parts are exchangeable, so that a test can replace each with a broken one and see that the attack finds it.
  */
 
-import { walk } from "@std/fs/walk";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
 import { withDeadline } from "../../lib/deadline.ts";
 import { fileError } from "../../lib/fs.ts";
+import { removeTree } from "../../lib/remove_tree.ts";
 import { sanitizeText } from "../../lib/text/sanitize.ts";
+import type { TaskView } from "../../broker/api/wire.ts";
 import { Admission, type AdmissionOptions } from "../../broker/admission/admission.ts";
 import { classifyAddress } from "../../broker/egress/address_class.ts";
 import { EgressProxy, type EgressProxyOptions } from "../../broker/egress/proxy.ts";
@@ -23,7 +24,7 @@ import { serveBroker, type ServeBrokerOptions } from "../../broker/serve.ts";
 import { readKeys } from "../../broker/settings/keys.ts";
 import { verifyTrace } from "../../broker/task/trace.ts";
 import { webResponse } from "../../broker/web/web.ts";
-import type { SandboxNetworks } from "./sandbox_network.ts";
+import type { OpenNetwork } from "./sandbox_network.ts";
 import type { ReadTimeout } from "./raw_connections.ts";
 import { type BrokerUnderAttack, StagedBroker } from "./staged_broker.ts";
 
@@ -81,14 +82,14 @@ export interface RedteamOptions {
   temporary: string;
   /** A variable of the environment: what runs sandboxes finds its own state by it. No key is asked for. */
   env: (name: string) => string | undefined;
-  /** The deno program, absolute. */
   deno_path: string;
-  /** Deno's cache, absolute. */
   deno_cache_dir: string;
+  /** Where the host's programs may be; by default fixed places. */
+  programs?: ServeBrokerOptions["programs"];
   /** The installed broker; absent when nothing is set up. */
   installed?: InstalledFiles;
   /** Containers of this host, or why there are none. */
-  containers: SandboxNetworks | { why: string };
+  containers: OpenNetwork | { why: string };
   surfaces?: Partial<Surfaces>;
   clock?: Clock;
   random?: RandomBytes;
@@ -127,7 +128,6 @@ export class RedteamContext implements AsyncDisposable {
     }
   }
 
-  /** A new folder of the scratch, empty. */
   async folder(): Promise<string> {
     const path = `${this.scratch}/${++this.#folders}`;
     await Deno.mkdir(path, { mode: 0o700 });
@@ -157,11 +157,17 @@ export class RedteamContext implements AsyncDisposable {
     });
   }
 
+  /** That broker, and a task of a hostile agent at its gate, made once. */
+  async atGate(): Promise<{ broker: StagedBroker; task: TaskView }> {
+    const broker = await this.broker();
+    return { broker, task: await this.once("gate", () => broker.taskAtGate()) };
+  }
+
   /** Another whole broker, which the caller stops. */
   async stageBroker(): Promise<StagedBroker> {
-    const { clock, random, timeout, options: { deno_cache_dir }, surfaces } = this;
+    const { clock, random, timeout, options: { deno_cache_dir, programs }, surfaces } = this;
     const root = await this.folder();
-    return await StagedBroker.start({ root, clock, random, timeout, deno_cache_dir, serve: surfaces.broker });
+    return await StagedBroker.start({ root, clock, random, timeout, deno_cache_dir, programs, serve: surfaces.broker });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -169,24 +175,7 @@ export class RedteamContext implements AsyncDisposable {
       // What an attack has left hanging is not waited for.
       await withDeadline(this.#cleanup.disposeAsync(), this.clock, END_MS);
     } finally {
-      await removeAll(this.scratch);
+      await removeTree(this.scratch, this.clock);
     }
   }
-}
-
-/** Directories without a permission too: a hostile tree may have made some. */
-async function removeAll(path: string): Promise<void> {
-  try {
-    await Deno.remove(path, { recursive: true });
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return;
-    await openUp(path);
-    await Deno.remove(path, { recursive: true });
-  }
-}
-
-/** Makes every directory of a tree passable; each comes before what it holds is read. */
-async function openUp(root: string): Promise<void> {
-  const options = { includeFiles: false, includeSymlinks: false };
-  for await (const { path } of walk(root, options)) await Deno.chmod(path, 0o700);
 }

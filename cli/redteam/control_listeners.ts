@@ -1,12 +1,9 @@
-/**
- * Promises of the listeners: who may ask the broker, and what it takes.
- */
+/** Promises of the listeners: who may ask the broker, and what it takes. */
 
 import { FORWARDING_FIELDS, REMOTE_PEERS, strangeHosts, strangeOrigins, wrongBearers } from "./inputs/control.ts";
 import type { SecurityPromise } from "./security_promise.ts";
 import type { StagedBroker } from "./staged_broker.ts";
 
-/** Some routes of each kind. */
 const LINES = ["GET /tasks", "GET /healthz", "GET /admin/pending", "GET /nowhere", "POST /tasks"];
 
 /** An order that would begin a task, were it taken. */
@@ -173,8 +170,7 @@ export const CONTROL_PROMISES: readonly SecurityPromise[] = [
     promise: "No key of a model's and no token of a task is in an answer, a record or a log",
     attacks: "Everything that the broker wrote and answered of a whole task, searched for its secrets",
     async run(trial, context) {
-      const broker = await context.broker();
-      const { id } = await context.once("gate", () => broker.taskAtGate());
+      const { broker, task: { id } } = await context.atGate();
       const answers: string[] = [];
       for (const path of ["", "/brief", "/diff", "/log"]) {
         answers.push((await broker.ask(`GET /tasks/${id}${path}`)).body);

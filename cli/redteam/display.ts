@@ -1,11 +1,8 @@
-/**
- * Promises about what a person reads: nothing that an agent wrote takes hold of the terminal or of the page.
- */
+/** Promises about what a person reads: nothing that an agent wrote takes hold of the terminal or of the page. */
 
 import { HOSTILE_MARKUP, HOSTILE_SUMMARY, isHarmful, TERMINAL_SEQUENCES } from "./inputs/display.ts";
 import type { SecurityPromise } from "./security_promise.ts";
 
-/** Directives of a page's policy. */
 const POLICY: readonly string[] = [
   "default-src 'none'",
   "script-src 'self'",
@@ -37,8 +34,7 @@ export const DISPLAY_PROMISES: readonly SecurityPromise[] = [
     promise: "What an agent prints is kept and served without a character that a terminal acts on",
     attacks: "An agent that prints every such sequence, in its record, its events and its log",
     async run(trial, context) {
-      const broker = await context.broker();
-      const { id } = await context.once("gate", () => broker.taskAtGate());
+      const { broker, task: { id } } = await context.atGate();
       const trace = await Deno.readTextFile(`${broker.audit}/${id}.jsonl`);
       trial.attempt("the trace on the disk", !isHarmful(trace.replaceAll("\n", "")));
       let log = "";
@@ -83,8 +79,7 @@ export const DISPLAY_PROMISES: readonly SecurityPromise[] = [
     promise: "No answer of the interface can be taken for a page, even if an agent put markup into it",
     attacks: "A diff, a log and a record full of markup, opened as a page",
     async run(trial, context) {
-      const broker = await context.broker();
-      const { id } = await context.once("gate", () => broker.taskAtGate());
+      const { broker, task: { id } } = await context.atGate();
       const paths = ["", "/diff", "/log", "/brief"].map((part) => `/tasks/${id}${part}`);
       for (const path of [...paths, "/nowhere/<b>"]) {
         const { head } = await broker.ask(`GET ${path}`);

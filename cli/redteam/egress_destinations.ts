@@ -1,6 +1,4 @@
-/**
- * Promises of the egress proxy about where a sandbox may go: names, ports, addresses, credentials.
- */
+/** Promises of the egress proxy about where a sandbox may go: names, ports, addresses, credentials. */
 
 import type { TaskEgress } from "../../broker/egress/proxy.ts";
 import { ProxyBench } from "./_proxy_bench.ts";

@@ -1,6 +1,4 @@
-/**
- * Promises of the embedded sandbox, tried from inside of it by an agent that has been taken over.
- */
+/** Promises of the embedded sandbox, tried from inside of it by an agent that has been taken over. */
 
 import { ensureDir } from "@std/fs/ensure-dir";
 import { randomHex } from "../../lib/clock.ts";
@@ -24,7 +22,6 @@ interface Outcome {
   rows: Row[];
   /** What else it printed; only where it failed is it of interest. */
   rest: string[];
-  /** Requests at places that it must not reach. */
   reached: number;
   /** What it wrote where it may, by way of the gateway. */
   allowed: string | undefined;
@@ -99,7 +96,6 @@ async function plant(root: string, work: string): Promise<void> {
   for (const [name, target] of Object.entries(links)) await makeLink(target, `${work}/${name}`);
 }
 
-/** Names beside the work folder, and what the secret is. */
 function listing(root: string): string {
   const names = [...Deno.readDirSync(root)].map(({ name }) => name).sort();
   const secret = names.includes("secret.txt") ? Deno.readTextFileSync(`${root}/secret.txt`) : "gone";

@@ -1,6 +1,4 @@
-/**
- * Promises of the model gateway about money and about the operator's key.
- */
+/** Promises of the model gateway about money and about the operator's key. */
 
 import { bearer, GatewayBench, type VendorAnswer } from "./_gateway_bench.ts";
 import { BODIES, LANE_PATHS } from "./inputs/gateway.ts";
@@ -8,7 +6,6 @@ import type { SecurityPromise } from "./security_promise.ts";
 
 const PATH = LANE_PATHS.vendor_a;
 
-/** A message that costs a few cents. */
 const DEAR = {
   id: "msg_1",
   type: "message",

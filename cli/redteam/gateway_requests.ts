@@ -1,6 +1,4 @@
-/**
- * Promises of the model gateway about what may pass to a vendor.
- */
+/** Promises of the model gateway about what may pass to a vendor. */
 
 import { Buffer } from "node:buffer";
 import { gzipSync, zstdCompressSync } from "node:zlib";

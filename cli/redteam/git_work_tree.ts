@@ -37,7 +37,7 @@ interface Site {
 async function site(context: RedteamContext): Promise<Site> {
   const root = await context.folder();
   await Deno.mkdir(`${root}/home`);
-  const git = new Git({ home: `${root}/home`, clock: context.clock });
+  const git = new Git({ home: `${root}/home`, clock: context.clock, places: context.options.programs?.git });
   const url = parseRepo(await makeRepository(git, root));
   const staged = await stageRepository(git, { url, git_dir: `${root}/git`, work_tree: `${root}/work` });
   return {
@@ -195,7 +195,7 @@ export const GIT_PROMISES: readonly SecurityPromise[] = [
         const it = await site(context);
         await it.write("a.txt", "a\n");
         await change(it);
-        return (await it.facts()).diff_sha256;
+        return (await it.facts()).change_sha256;
       };
       const plain = await digest(() => Promise.resolve());
       trial.control("the digest of an equal change", await digest(() => Promise.resolve()) === plain, "it is another");

@@ -26,7 +26,6 @@ export function isRefusal(error: unknown): error is Error {
     );
 }
 
-/** Tries everything, and returns the exit status. */
 export async function runHostileAgent(): Promise<number> {
   const first = await Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader().read();
   const { gateway_url, instruction } = JSON.parse(first.value!);

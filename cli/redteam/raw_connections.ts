@@ -39,7 +39,6 @@ export class RawClient<Conn extends Deno.Conn = Deno.TcpConn> implements AsyncDi
     this.#timeout = timeout;
   }
 
-  /** Connects to a port of loopback. */
   static async connect(port: number, timeout?: ReadTimeout): Promise<RawClient> {
     return new RawClient(await Deno.connect({ hostname: "127.0.0.1", port }), timeout);
   }
@@ -61,7 +60,8 @@ export class RawClient<Conn extends Deno.Conn = Deno.TcpConn> implements AsyncDi
   /** Reads a response with a Content-Length, or none. */
   async response(): Promise<RawResponse> {
     const head = await this.until("\r\n\r\n");
-    const length = Number(/^content-length: (\d+)\r$/im.exec(head)?.[1] ?? 0);
+    const lengths = head.split("\r\n").flatMap((line) => /^content-length: (\d+)$/i.exec(line)?.[1] ?? []);
+    const length = Number(lengths[0] ?? 0);
     while (this.#seen.length < length) if (!await this.#more()) throw new Error("ended inside a body");
     return { status: Number(head.split(" ")[1]), head, body: this.#cut(length) };
   }
@@ -113,7 +113,6 @@ export class Server implements AsyncDisposable {
     this.#running = this.#run(serve);
   }
 
-  /** Listens on loopback, or elsewhere. */
   static start(
     serve: (conn: Deno.TcpConn) => Promise<void>,
     { hostname = "127.0.0.1", port = 0 }: { hostname?: string; port?: number } = {},
@@ -157,9 +156,7 @@ export class Server implements AsyncDisposable {
       for await (const conn of this.#listener) {
         this.accepted++;
         this.#connections.add(conn);
-        serving.push(
-          serve(conn).catch(() => {}).finally(() => this.#end(conn)),
-        );
+        serving.push(serve(conn).catch(() => {}).finally(() => this.#end(conn)));
       }
     } catch {
       // Closed.

@@ -11,7 +11,6 @@ import { ControlFailed, type PromiseGroup, type SecurityPromise, Skipped, Trial 
 
 /** How long the attempts at one promise may take; a container on a slow disk is the slowest of them. */
 const PROMISE_DEADLINE_MS = 60_000;
-/** Holes of one promise that are reported. */
 const MAX_HOLES = 20;
 
 export type PromiseVerdict = "held" | "hole" | "skipped";
@@ -70,7 +69,6 @@ export async function runRedteam(options: RunOptions): Promise<RedteamReport> {
   };
 }
 
-/** The group that a promise's id begins with. */
 export function groupOf({ id }: { id: string }): PromiseGroup {
   return id.slice(0, id.indexOf(".")) as PromiseGroup;
 }

@@ -15,10 +15,8 @@ const NETWORK_TRIES = 5;
 /** Longest run of a script of attempts. */
 const RUN_MS = 45_000;
 
-export interface SandboxNetworks {
-  /** Makes the network; nothing of it stays after {@linkcode SandboxNetwork.close}. */
-  open(): Promise<SandboxNetwork>;
-}
+/** Makes a network; nothing of it stays after {@linkcode SandboxNetwork.close}. */
+export type OpenNetwork = () => Promise<SandboxNetwork>;
 
 export interface ContainerRun
   extends Pick<CommandWorkload, "command">, Partial<Pick<CommandWorkload, "env" | "mounts" | "reach" | "max_pids">> {
@@ -31,7 +29,6 @@ export interface SandboxNetwork {
   gateway_ip: string;
   /** Starts a program; `wait` resolves with its end and its lines, `stop` ends it. */
   start(run: ContainerRun): Promise<StartedRun>;
-  /** Ends everything and removes the network. */
   close(): Promise<void>;
 }
 
@@ -46,7 +43,7 @@ export interface ContainerEnd extends SandboxEnd {
   err: string[];
 }
 
-export interface SandboxNetworksOptions {
+interface SandboxNetworkOptions {
   /** A runtime that works and is not the embedded one. */
   runtime: FoundRuntime;
   settings: Settings;
@@ -57,11 +54,7 @@ export interface SandboxNetworksOptions {
   random: RandomBytes;
 }
 
-export function sandboxNetworks(options: SandboxNetworksOptions): SandboxNetworks {
-  return { open: () => openNetwork(options) };
-}
-
-async function openNetwork(options: SandboxNetworksOptions): Promise<SandboxNetwork> {
+export async function openNetwork(options: SandboxNetworkOptions): Promise<SandboxNetwork> {
   const { runtime: found, settings, env, clock, random } = options;
   const owner = randomHex(random, 16);
   const network = `taskd-redteam-${owner.slice(0, 8)}`;

@@ -26,7 +26,6 @@ export interface SecurityPromise {
   id: `${PromiseGroup}.${string}`;
   /** One sentence, without its full stop. */
   promise: string;
-  /** What is tried, in a few words. */
   attacks: string;
   /** Tries it all. What it throws counts as a hole, because the result is unknown. */
   run(trial: Trial, context: RedteamContext): Promise<void> | void;
@@ -52,7 +51,6 @@ export class Trial {
     if (!is_held) this.holes.push(`${attack}: ${got}`);
   }
 
-  /** An attack whose answer has to be the expected one. */
   expect(attack: string, got: Observed, expected: Expected): void {
     this.attempt(attack, isExpected(got, expected), String(got));
   }
@@ -77,7 +75,6 @@ export class Trial {
   }
 }
 
-/** What came back; undefined for nothing. */
 type Observed = string | number | undefined;
 /** What has to come back: the same text or number, or a text of this form. */
 type Expected = string | number | RegExp;

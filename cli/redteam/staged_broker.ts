@@ -11,13 +11,22 @@ import { BrokerClient } from "../../broker/client/client.ts";
 import { Git } from "../../broker/git/git.ts";
 import type { ServeBrokerOptions } from "../../broker/serve.ts";
 import type { Stage } from "../../broker/task/stages.ts";
+import { type Script, ScriptedModel } from "../model/scripted_model.ts";
 import { HOSTILE_FILES, HOSTILE_SUMMARY } from "./inputs/display.ts";
 import { RawClient, type RawResponse, type ReadTimeout } from "./raw_connections.ts";
+
+/** Has the agent write every hostile file and then speak to the terminal. */
+const HOSTILE: Script = {
+  instruction: "Say hello",
+  turns: [
+    ...Object.entries(HOSTILE_FILES).map(([path, content]) => ({ tool: "write", args: { path, content } })),
+    { tool: "finish", args: { summary: HOSTILE_SUMMARY } },
+  ].map((call) => ({ says: HOSTILE_SUMMARY, calls: [call] })),
+};
 
 /** Milliseconds between polls of a running task. */
 const POLL_MS = 25;
 
-/** A broker, as far as it is attacked. */
 export interface BrokerUnderAttack {
   readonly socket: string;
   readonly addr?: string;
@@ -31,8 +40,9 @@ export interface StagedBrokerOptions {
   clock: Clock;
   random: RandomBytes;
   timeout: ReadTimeout;
-  /** Deno's cache, absolute. */
   deno_cache_dir: string;
+  /** Where the host's programs may be; by default fixed places. */
+  programs?: ServeBrokerOptions["programs"];
   serve(options: ServeBrokerOptions): Promise<BrokerUnderAttack>;
 }
 
@@ -43,17 +53,17 @@ export class StagedBroker {
   readonly git: Git;
   readonly lines: string[] = [];
   readonly #options: StagedBrokerOptions;
-  readonly #model = hostileModel();
+  readonly #model = new ScriptedModel([HOSTILE]);
   origin!: string;
   broker!: BrokerUnderAttack;
   client!: BrokerClient;
 
   private constructor(options: StagedBrokerOptions) {
-    const { root, clock, random } = options;
+    const { root, clock, random, programs } = options;
     this.#options = options;
     this.home = `${root}/home`;
     this.key = `sk-redteam-${randomHex(random, 16)}`;
-    this.git = new Git({ home: `${root}/empty`, clock });
+    this.git = new Git({ home: `${root}/empty`, clock, places: programs?.git });
   }
 
   static async start(options: StagedBrokerOptions): Promise<StagedBroker> {
@@ -62,13 +72,13 @@ export class StagedBroker {
       await staged.#start();
       return staged;
     } catch (error) {
-      await staged.#model.close();
+      await staged.#model[Symbol.asyncDispose]();
       throw error;
     }
   }
 
   async #start(): Promise<void> {
-    const { root, clock, random, deno_cache_dir, serve } = this.#options;
+    const { root, clock, random, deno_cache_dir, programs, serve } = this.#options;
     await Deno.mkdir(`${root}/empty`);
     this.origin = await makeRepository(this.git, root);
     await configure(this.home, { socket: `${root}/s/taskd.sock`, model_url: this.#model.url });
@@ -79,7 +89,7 @@ export class StagedBroker {
       write: (line) => void this.lines.push(line),
       clock,
       random,
-      overrides: { gh_paths: [], notify_programs: [] },
+      programs: { ...programs, gh: [] },
     });
     this.client = new BrokerClient({ socket: this.broker.socket }, { clock });
   }
@@ -95,7 +105,7 @@ export class StagedBroker {
 
   /** A task whose agent has changed hostile files, at the gate. */
   async taskAtGate(): Promise<TaskView> {
-    const { id } = await this.client.submit({ repo: this.origin, instruction: "Say hello" });
+    const { id } = await this.client.submit({ repo: this.origin, instruction: HOSTILE.instruction });
     const task = await this.reaches(id, "awaiting_approval");
     if (task.gate === undefined) throw new Error(`the task did not come to the gate: ${task.reason ?? task.stage}`);
     return task;
@@ -180,7 +190,7 @@ export class StagedBroker {
 
   async stop(): Promise<void> {
     await this.broker.stop();
-    await this.#model.close();
+    await this.#model[Symbol.asyncDispose]();
   }
 }
 
@@ -223,31 +233,4 @@ export async function makeRepository(git: Git, root: string): Promise<string> {
   await git.run(["update-ref", "refs/heads/main", commit], options);
   await git.run(["symbolic-ref", "HEAD", "refs/heads/main"], options);
   return git_dir;
-}
-
-/** An endpoint that has the agent write every hostile file and then speak to the terminal. */
-function hostileModel(): { url: string; close(): Promise<void> } {
-  const files = Object.entries(HOSTILE_FILES);
-  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
-    const { messages } = await request.json() as { messages: { role: string }[] };
-    const done = messages.filter(({ role }) => role === "tool").length;
-    const next = files[done];
-    const [name, args] = next === undefined
-      ? ["finish", { summary: HOSTILE_SUMMARY }] as const
-      : ["write", { path: next[0], content: next[1] }] as const;
-    const call = { id: `call_${done}`, type: "function", function: { name, arguments: JSON.stringify(args) } };
-    return Response.json({
-      id: `chatcmpl-${done}`,
-      object: "chat.completion",
-      created: 1_760_000_000,
-      model: "attacker",
-      choices: [{
-        index: 0,
-        message: { role: "assistant", content: HOSTILE_SUMMARY, tool_calls: [call] },
-        finish_reason: "tool_calls",
-      }],
-      usage: { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 },
-    });
-  });
-  return { url: `http://127.0.0.1:${server.addr.port}`, close: () => server.shutdown() };
 }

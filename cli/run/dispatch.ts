@@ -5,6 +5,7 @@
  * with exactly its set; once it is ready this thread drops every permission too.
  */
 
+import { openFileLimit } from "../../lib/descriptors.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { CommandSpec } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
@@ -13,6 +14,7 @@ import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED } from "../tex
 import { reportFailure } from "../text/failure.ts";
 import { planCall } from "../plan/launch.ts";
 import { absolutePath } from "../../lib/real_path.ts";
+import { hostName } from "../../lib/store/daemon_lock.ts";
 import type { LaunchContext } from "../plan/locations.ts";
 import { loadInline } from "./modules/inline.ts";
 import { parseCall } from "../plan/parse.ts";
@@ -29,7 +31,6 @@ import type {} from "./workers/store.ts";
 export interface DispatchModules {
   /** The Worker's module, by the command's backend. */
   workers: Readonly<Record<LoadedCommand["backend"], URL>>;
-  /** For commands that run inline. */
   load: Load;
 }
 
@@ -42,13 +43,19 @@ const MODULES: DispatchModules = {
   load: loadInline,
 };
 
-/** Runs the call that `argv` makes and returns its exit status. */
-export async function dispatch(argv: readonly string[], modules: DispatchModules = MODULES): Promise<number> {
+const DAEMONS: ReadonlySet<string> = new Set(["serve", "start"]);
+
+/** Runs the call that `argv` makes and returns its exit status; `entry` is the URL of the program's main module. */
+export async function dispatch(
+  argv: readonly string[],
+  entry: string,
+  modules: DispatchModules = MODULES,
+): Promise<number> {
   let plan: Plan;
   let spec: CommandSpec;
   let needs: PermissionSet;
   try {
-    ({ plan, spec } = await understand(argv));
+    ({ plan, spec } = await understand(argv, entry));
     if (plan.flags["print-permissions"] === true) return printPermissions(plan, spec.needs(plan));
     for (const directory of directoriesToMake(plan, spec)) await makeStoreDirectory(directory);
     needs = spec.needs(plan);
@@ -60,20 +67,23 @@ export async function dispatch(argv: readonly string[], modules: DispatchModules
   return await runCommand(spec, plan, processIo(plan, new AbortController().signal), modules.load);
 }
 
-async function understand(argv: readonly string[]): Promise<{ plan: Plan; spec: CommandSpec }> {
+async function understand(argv: readonly string[], entry: string): Promise<{ plan: Plan; spec: CommandSpec }> {
   const env = (name: string) => Deno.env.get(name);
   const context = { commands: COMMANDS, globals: GLOBAL_FLAGS, env, absolute: absolutePath };
   let call = await parseCall(argv, context);
-  if (call.kind === "help") call = await parseCall(["help", ...call.topic], context);
+  if (call.kind === "help") call = await parseCall(["help", ...call.topic, ...(call.all ? ["--all"] : [])], context);
   if (call.kind === "help") throw new Error("Help has no plan");
   const nonEmpty = (name: string) => env(name) || undefined;
-  const launch: LaunchContext = { home: nonEmpty("HOME"), env: nonEmpty, absolute: absolutePath, daemonSocket };
-  return { plan: await planCall(call, launch), spec: call.spec };
+  const launch: LaunchContext = { home: nonEmpty("HOME"), entry, env: nonEmpty, absolute: absolutePath, daemonSocket };
+  // What the command itself may not ask for.
+  const host = { machine: hostName(), ...(DAEMONS.has(call.spec.name) ? { open_files: openFileLimit() } : {}) };
+  return { plan: { ...await planCall(call, launch), ...host }, spec: call.spec };
 }
 
 /** What the call may write to, and the command itself could not make: it is not allowed to touch what is above. */
-function directoriesToMake({ route, workspace, positionals }: Plan, spec: CommandSpec): string[] {
-  if (route === "store" || spec.uses === "serve") return [workspace];
+function directoriesToMake({ route, store, workspace, positionals, makes_store }: Plan, spec: CommandSpec): string[] {
+  // The workspace of a store elsewhere is made with the store, or before it is known that there is one.
+  if ((route === "store" && (makes_store || store !== workspace)) || spec.uses === "serve") return [workspace];
   if (spec.uses !== "stores") return [];
   const target = positionals.target ?? "";
   return target.startsWith("/") ? [target] : [];
@@ -108,6 +118,8 @@ function runInWorker(plan: Plan, needs: PermissionSet, module: URL): Promise<num
       asked = code;
       send({ type: "interrupt" });
     });
+    // By default it ends the process in silence; with a listener, a write beyond ulimit -f fails with EFBIG.
+    Deno.addSignalListener("SIGXFSZ", () => {});
     const finish = (code: number) => {
       stopListening();
       resolve(code === EXIT_INTERRUPTED ? asked ?? code : code);

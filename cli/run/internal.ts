@@ -8,14 +8,13 @@
  */
 
 import { parseArgs } from "node:util";
-import { NO_PERMISSIONS, revokeAll, toDenoPermissions } from "../plan/permissions.ts";
+import { revokeAll, toDenoPermissions, unionOf } from "../plan/permissions.ts";
 import { EXIT_FAILURE } from "../text/exit_codes.ts";
 // Makes the Worker's module part of the program, so that whatever caches or packs it has it.
 import type { FromHelper, ToHelper } from "./workers/helper.ts";
 
 /** MiB that the runtime itself and SQLite may take beside the heap. */
 const BESIDE_HEAP_MIB = 768;
-/** Milliseconds between looks at the memory. */
 const LOOK_MS = 50;
 
 /** Runs the helper that `args` name, without the word `internal`, and returns its exit status. */
@@ -36,12 +35,7 @@ export function runInternal(args: readonly string[]): Promise<number> {
     const value = values[kind];
     return typeof value === "string" && value !== "" ? value.split(",") : [];
   };
-  const permissions = {
-    ...NO_PERMISSIONS,
-    read: list("allow-read"),
-    write: list("allow-write"),
-    net: list("allow-net"),
-  };
+  const permissions = unionOf({ read: list("allow-read"), write: list("allow-write"), net: list("allow-net") });
   const limit_bytes = (Number(values["heap-mib"] ?? 0) + BESIDE_HEAP_MIB) * 2 ** 20;
   return new Promise((resolve) => {
     const worker = new Worker(new URL("./workers/helper.ts", import.meta.url), {

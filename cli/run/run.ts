@@ -7,12 +7,11 @@ import { Args } from "../plan/args.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { CommandSpec } from "../plan/command_spec.ts";
 import type { BrokerModule, CommandModule, LocalModule } from "../plan/command_module.ts";
-import type { BrokerPlace, Plan } from "../plan/plan.ts";
 import { EXIT_OK } from "../text/exit_codes.ts";
 import { reportFailure } from "../text/failure.ts";
 import { Io } from "../text/io.ts";
 import type { Operations } from "../plan/operations.ts";
-import { brokerOf } from "../plan/plan.ts";
+import { brokerOf, type BrokerPlace, type Plan } from "../plan/plan.ts";
 
 /** The loaded module of a command, with what gives it its backend. */
 export type LoadedCommand =

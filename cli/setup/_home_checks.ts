@@ -1,11 +1,12 @@
-/**
- * Checks of `~/.taskd` and what is configured in it.
- */
+/** Checks of `~/.taskd` and what is configured in it. */
 
 import { fileErrorCode } from "../../lib/fs.ts";
 import { keysPath } from "../../broker/settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
 import { startWarnings } from "../../broker/settings/warnings.ts";
+import { readItems } from "../../broker/engine/queue/item.ts";
+import { surveyTraces } from "../../broker/task/task_index.ts";
+import { tracePath } from "../../broker/task/trace.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
 export interface HomeOptions {
@@ -14,7 +15,6 @@ export interface HomeOptions {
   env: (name: string) => string | undefined;
 }
 
-/** The directory and the files whose modes matter. */
 export function checkHome({ home, uid }: Pick<HomeOptions, "home" | "uid">): HostCheck[] {
   const directory = taskdHome(home);
   const status = stat(directory);
@@ -33,15 +33,15 @@ export function checkHome({ home, uid }: Pick<HomeOptions, "home" | "uid">): Hos
   return open.length > 0 ? open : [ok("home", `${directory}, for its owner alone`)];
 }
 
-function fileCheck(path: string, wanted: { mask: number; mode: string }): HostCheck[] {
+function fileCheck(path: string, required: { mask: number; mode: string }): HostCheck[] {
   const status = stat(path);
-  return status === undefined ? [] : modeCheck(path, status, wanted);
+  return status === undefined ? [] : modeCheck(path, status, required);
 }
 
-function modeCheck(path: string, { mode }: Deno.FileInfo, wanted: { mask: number; mode: string }): HostCheck[] {
-  if (mode === null || (mode & wanted.mask) === 0) return [];
+function modeCheck(path: string, { mode }: Deno.FileInfo, required: { mask: number; mode: string }): HostCheck[] {
+  if (mode === null || (mode & required.mask) === 0) return [];
   const is = (mode & 0o777).toString(8).padStart(4, "0");
-  return [fail("home", `${path} is open to other users (mode ${is})`, `Run: chmod ${wanted.mode} ${path}`)];
+  return [fail("home", `${path} is open to other users (mode ${is})`, `Run: chmod ${required.mode} ${path}`)];
 }
 
 function stat(path: string): Deno.FileInfo | undefined {
@@ -78,6 +78,25 @@ function egressCheck({ egress }: ResolvedSettings): HostCheck {
   const { length } = egress.entries;
   if (length === 0) return ok("egress", "nothing is listed: sandboxes reach the model gateway alone");
   return ok("egress", `${length} ${length === 1 ? "entry" : "entries"}`);
+}
+
+/** Whether what the broker has written of tasks and of its queue reads as it was written. */
+export async function checkRecords(
+  { home, audit_root }: { home: string; audit_root: string },
+): Promise<HostCheck[]> {
+  const { entries, damaged } = await surveyTraces(audit_root);
+  const directory = `${taskdHome(home)}/queue`;
+  const queue = stat(directory) === undefined ? { items: [], damaged: [] } : readItems(directory);
+  const found = [
+    ...[...damaged.values()].map(({ id, fault: { seq, problem } }) => {
+      const detail = `${tracePath(audit_root, id)}: row ${seq} is ${problem}`;
+      return fail("records", detail, "Restore the file from a backup, or move it away: the task is not continued");
+    }),
+    ...queue.damaged.map((path) =>
+      fail("records", `${path} is damaged: its task does not begin`, "Restore it, or move it away and queue anew")
+    ),
+  ];
+  return found.length > 0 ? found : [ok("records", `${entries.size} traces, ${queue.items.length} items of the queue`)];
 }
 
 /** A clock that was set back makes records that end before they begin, and budget windows that never close. */

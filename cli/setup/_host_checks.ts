@@ -1,6 +1,4 @@
-/**
- * Checks of the host except the sandbox runtime: git, the code host's program, disk space.
- */
+/** Checks of the host except the sandbox runtime: git, the code host's program, disk space. */
 
 import { existsSync } from "@std/fs/exists";
 import { freeBytes } from "../../lib/fs.ts";
@@ -30,7 +28,7 @@ export async function checkGh(ask: AskProgram, places = PROGRAM_PATHS): Promise<
   if (code !== 0) return warn("gh", `${path} is not logged in; ${missed}`, "Run gh auth login");
   // The host alone: the rest of the output names the account and the token's kind.
   const host = /Logged in to (\S+)/.exec(stdout + stderr)?.[1];
-  return ok("gh", host === undefined ? "logged in" : `logged in to ${host}`);
+  return ok("gh", `${path}, logged in${host === undefined ? "" : ` to ${host}`}`);
 }
 
 /** As much as a task's clone and its caches may take at once. */

@@ -10,7 +10,6 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 /** Whether the broker can work: as it is, with something missing that only some tasks need, or not at all. */
 export type CheckStatus = "ok" | "warn" | "fail";
 
-/** A line of `doctor`. */
 export interface HostCheck {
   name: string;
   status: CheckStatus;

@@ -1,7 +1,6 @@
 /**
- * Changes single settings of config.yaml and leaves every other byte as it is: comments,
- * order, blank lines. A new value replaces the commented default of a seeded file, so that
- * it is below its explanation.
+ * Changes single settings of config.yaml and leaves every other byte as it is: comments, order, blank lines. A new
+ * value replaces the commented default of a seeded file, so that it is below its explanation.
  *
  * The result of every change is parsed and compared: it sets the requested values and
  * nothing else, or the change is refused.
@@ -46,7 +45,6 @@ interface Change {
   value: PlainValue;
 }
 
-/** The value of a key that is set already. */
 function replaceValue(text: string, { document, path, value }: Change): string | undefined {
   const node = document.getIn(path, true);
   if (!isScalar(node) || !node.range || node.value === null) return undefined;

@@ -1,6 +1,4 @@
-/**
- * The checks of `doctor`, in the order of repair. Nothing is changed, and no secret is shown.
- */
+/** The checks of `doctor`, in the order of repair. Nothing is changed, and no secret is shown. */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
@@ -9,7 +7,7 @@ import type { Settings } from "../../broker/settings/settings.ts";
 import { taskdHome } from "../../broker/settings/load.ts";
 import { checkBroker, checkStore } from "./_broker_checks.ts";
 import { checkCredentials } from "./_credential_checks.ts";
-import { checkClock, checkConfig, checkHome } from "./_home_checks.ts";
+import { checkClock, checkConfig, checkHome, checkRecords } from "./_home_checks.ts";
 import { checkDisk, checkGh, checkGit } from "./_host_checks.ts";
 import { checkImages, checkPorts, checkRuntime } from "./_runtime_checks.ts";
 import { checked, type HostCheck } from "./check.ts";
@@ -49,6 +47,7 @@ export async function examine(options: DoctorOptions): Promise<HostCheck[]> {
     checks.push(...await checked("credentials", () => checkCredentials({ home, env, settings, now })));
     checks.push(...await checked("runtime", () => runtimeChecks(options, { settings, isServing })));
     checks.push(...await checked("disk", () => checkDisk(settings, taskdHome(home))));
+    checks.push(...await checked("records", () => checkRecords({ home, audit_root: settings.audit_root })));
   }
   checks.push(
     ...await checked("git", () => checkGit(ask, places)),

@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import type { Clock } from "../../lib/clock.ts";
+import { plantTrace, someOrder } from "../../tests/broker/task/lives.ts";
 import { configText, seedHome } from "../../broker/settings/seed.ts";
 import { freeBytes } from "../../lib/fs.ts";
 import { loadSettings } from "../../broker/settings/load.ts";
@@ -40,11 +41,13 @@ class Host {
       askGh: ask,
       places: {
         git: [`${home}/bin/git`],
+        "notify-send": [],
         gh: [`${home}/bin/gh`],
         podman: [`${home}/bin/podman`],
         docker: [`${home}/bin/docker`],
         container: [],
         prlimit: [`${home}/bin/prlimit`],
+        findmnt: [`${home}/bin/findmnt`],
         kill: [],
         systemctl: [],
         launchctl: [],
@@ -81,7 +84,7 @@ async function onHost(work: (host: Host) => Promise<void>): Promise<void> {
     await Deno.mkdir(`${home}/bin`);
     const host = new Host(home);
     for (const [name, script] of Object.entries(PROGRAMS)) host.program(name, script);
-    // An address of this machine's own, where nobody else's broker is.
+    // An address of this machine's own, where no other broker is.
     host.config(`${configText().replace("#gateway_ip: 192.168.66.1", "gateway_ip: 127.77.66.1")}`);
     await work(host);
   } finally {
@@ -105,15 +108,19 @@ Deno.test("on a healthy host no check fails and none shows a secret", () =>
       detail: "not running",
       remedy: "Run taskd start",
     }]);
+    assertEquals(["git", "gh"].flatMap((name) => named(checks, name)).map(({ detail }) => detail), [
+      `2.39.5 at ${host.home}/bin/git`,
+      `${host.home}/bin/gh, logged in to code.example.com`,
+    ]);
     const names = new Set(checks.map(({ name }) => name));
     const all = ["home", "config", "egress", "clock", "credentials vendor_a", "runtime", "image", "network"];
-    for (const name of [...all, "port 8088", "port 3128", "disk", "git", "gh", "broker", "branch store"]) {
+    for (const name of [...all, "port 8088", "port 3128", "disk", "records", "git", "gh", "broker", "branch store"]) {
       assert(names.has(name), name);
     }
     assert(!JSON.stringify(checks).includes(SECRET));
   }));
 
-/** What is spoiled, which check tells of it, and how bad it is. */
+/** What is spoiled, which check reports it, and how bad it is. */
 const SPOILED: readonly {
   title: string;
   spoil: (host: Host) => void | Promise<void>;
@@ -265,10 +272,20 @@ const SPOILED: readonly {
   },
   {
     title: "limits too low for a sandbox",
-    spoil: (host) => host.program("prlimit", "echo NOFILE 256 256; echo NPROC 64 64"),
+    spoil: (host) => host.program("prlimit", "echo NOFILE 256; echo NPROC 64"),
     name: "limits",
     status: "warn",
     says: /256 open files and 64 processes/,
+  },
+  {
+    title: "private mounts below podman as root",
+    spoil(host) {
+      host.program("podman", `case "$1" in info) echo '${PODMAN_INFO.replace("true", "false")}';; esac`);
+      host.program("findmnt", 'case "$5" in /run/netns) exit 1;; esac; echo private');
+    },
+    name: "mounts",
+    status: "warn",
+    says: /below \/run are private.*make-rshared/,
   },
   {
     title: "an image that was never built",
@@ -299,7 +316,7 @@ const SPOILED: readonly {
     says: /no pull request is opened/,
   },
   {
-    title: "a gh that nobody logged in with",
+    title: "a gh without a login",
     spoil: (host) => host.program("gh", "exit 1"),
     name: "gh",
     status: "warn",
@@ -333,7 +350,7 @@ const SPOILED: readonly {
 ];
 
 for (const { title, spoil, name, status, says } of SPOILED) {
-  Deno.test(`the doctor tells of ${title}, and what to do`, () =>
+  Deno.test(`the doctor reports ${title}, and what to do`, () =>
     onHost(async (host) => {
       await spoil(host);
       const found = named(await host.checks(), name).filter((check) => check.status === status);
@@ -393,4 +410,21 @@ Deno.test("doctor warns of a disk that is nearly full and fails for a full one",
     const status = async (free: number) => (await checkDisk(settings, home, () => Promise.resolve(free)))[0]?.status;
     assertEquals([await status(1 << 20), await status(2 ** 30), await status(2 ** 40)], ["fail", "warn", "ok"]);
     assert(await freeBytes(settings.stage_root) > 0);
+  }));
+
+Deno.test("a damaged trace and a damaged item of the queue are named, and all else is counted", () =>
+  onHost(async (host) => {
+    const [audit, queue] = [`${host.home}/.taskd/audit`, `${host.home}/.taskd/queue`];
+    await Deno.mkdir(audit);
+    await Deno.mkdir(queue);
+    const ids = ["ab", "cd"].map((pair) => pair.repeat(16));
+    for (const id of ids) plantTrace(audit, [{ type: "created", task: someOrder(id) }]);
+    assertEquals(named(await host.checks(), "records").map(({ detail }) => detail), ["2 traces, 0 items of the queue"]);
+    const [trace, item] = [`${audit}/${ids[0]}.jsonl`, `${queue}/${ids[1]}.json`];
+    await Deno.writeTextFile(trace, (await Deno.readTextFile(trace)).replace("Fix the test", "Fix the tent"));
+    await Deno.writeTextFile(item, "{}");
+    assertEquals(named(await host.checks(), "records").map(({ status, detail }) => [status, detail]), [
+      ["fail", `${trace}: row 1 is altered`],
+      ["fail", `${item} is damaged: its task does not begin`],
+    ]);
   }));

@@ -1,12 +1,10 @@
-/**
- * Whether a container runtime has the images and the network of sandboxes.
- */
+/** Whether a container runtime has the images and the network of sandboxes. */
 
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 import type { AskProgram } from "../../broker/sandbox/host_programs.ts";
 import type { FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 
-export type RuntimeProgram = Pick<FoundRuntime, "name" | "path">;
+type RuntimeProgram = Pick<FoundRuntime, "name" | "path">;
 
 /** Arguments whose exit code is 0 when the runtime has an image or a network of a name. */
 const HAS: Readonly<

@@ -1,7 +1,6 @@
-/**
- * The log of a broker in the background: a file of bounded size, and the one before it.
- */
+/** The log of a broker in the background: a file of bounded size, and the one before it. */
 
+import { TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, writeAllSync } from "../../lib/fs.ts";
 
 /** Bytes after which a new file is begun. */
@@ -57,7 +56,9 @@ export class LogFile implements Disposable {
       Deno.chmodSync(this.path, 0o600);
       return file;
     } catch (error) {
-      throw fileError(error, `Cannot open the log ${this.path}`);
+      const failure = fileError(error, `Cannot open the log ${this.path}`);
+      if (failure.code !== "not_found") throw failure;
+      throw new TaskdError("not_found", failure.message, { cause: error, hint: "Run taskd setup first" });
     }
   }
 }

@@ -5,6 +5,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { write } from "../text/io.ts";
 
 export interface Terminal {
   /** Reads what was typed; null at its end. */
@@ -24,10 +25,7 @@ export interface Choice<T extends string> {
 export const processTerminal: Terminal = {
   read: (buffer) => Deno.stdin.read(buffer),
   setQuiet: (quiet) => Deno.stdin.setRaw(quiet, { cbreak: true }),
-  write(text) {
-    let bytes = new TextEncoder().encode(text);
-    while (bytes.length > 0) bytes = bytes.subarray(Deno.stderr.writeSync(bytes));
-  },
+  write: (text) => write(Deno.stderr, text),
 };
 
 /** More than any answer has. */
@@ -43,7 +41,6 @@ export class Prompt {
   /** Typed ahead. */
   #rest: number[] = [];
 
-  /** Asks at `terminal` until `signal` is aborted. */
   constructor(terminal: Terminal, signal: AbortSignal) {
     this.#terminal = terminal;
     this.#signal = signal;
@@ -83,7 +80,6 @@ export class Prompt {
     throw unanswered(question);
   }
 
-  /** One of several, by its name or number. */
   async choose<T extends string>(question: string, choices: readonly Choice<T>[], fallback: T): Promise<T> {
     const width = Math.max(...choices.map(({ value }) => value.length));
     choices.forEach(({ value, help }, index) => this.say(`  ${index + 1}  ${value.padEnd(width)}  ${help}`));

@@ -1,11 +1,9 @@
 /**
- * The files by which a user's own service manager keeps the broker running: a systemd
- * user unit, a launchd agent.
+ * The files by which a user's own service manager keeps the broker running: a systemd user unit, a launchd agent.
  *
- * A unit is hardened as far as its runtime bears. Under a user's manager every filter of
- * system calls and every namespace implies NoNewPrivileges, and with that rootless podman
- * cannot map user ids (newuidmap is setuid): so those lines are for the runtimes that
- * need no such helper.
+ * A unit is hardened as far as its runtime bears. Under a user's manager every filter of system calls and every
+ * namespace implies NoNewPrivileges, and with that rootless podman cannot map user ids (newuidmap is setuid): so those
+ * lines are for the runtimes that need no such helper.
  */
 
 import { TaskdError } from "../../lib/errors.ts";

@@ -42,7 +42,6 @@ export interface WizardOptions {
   prompt?: Prompt;
   findRuntimes: () => Promise<FoundRuntime[]>;
   hasImage: (runtime: FoundRuntime, image: string) => Promise<boolean>;
-  /** Builds the images of a container runtime. */
   buildImages: (runtime: FoundRuntime, settings: Settings) => Promise<void>;
   say: (text: string) => void;
 }
@@ -58,9 +57,7 @@ export interface WizardResult {
 }
 
 interface StepOptions extends WizardOptions {
-  /** The settings before any change. */
   before: Settings;
-  /** Settings that the steps change. */
   changes: Map<SettingPath, PlainValue>;
 }
 

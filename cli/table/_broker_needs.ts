@@ -1,33 +1,30 @@
-/**
- * What the commands of the task broker may touch, each in a function of the call's plan.
- */
+/** What the commands of the task broker may touch, each in a function of the call's plan. */
 
 import type { HostPlace } from "../plan/broker_host.ts";
-import type { Plan } from "../plan/plan.ts";
 import { parentOf } from "../../lib/real_path.ts";
-import { ANYWHERE, NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
+import { ANYWHERE, type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { brokerNeeds } from "../plan/needs.ts";
-import { brokerOf, hostOf } from "../plan/plan.ts";
-import { programFiles } from "./_shared.ts";
+import { brokerOf, hostOf, type Plan } from "../plan/plan.ts";
+import { programFiles } from "./_branch_flags.ts";
 import { hostPort } from "../../lib/http/address.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 
 /** The broker, and the file that holds the instruction. */
 export function submitNeeds(plan: Plan): PermissionSet {
   const { file } = plan.flags;
-  return typeof file === "string" ? unionOf(brokerNeeds(plan), { ...NO_PERMISSIONS, read: [file] }) : brokerNeeds(plan);
+  return unionOf(brokerNeeds(plan), { read: typeof file === "string" ? [file] : [] });
 }
 
 export function homeNeeds(plan: Plan): PermissionSet {
   const { directory } = hostOf(plan);
-  return { ...NO_PERMISSIONS, read: [directory], write: [directory] };
+  return unionOf({ read: [directory], write: [directory] });
 }
 
 /** What resolving the settings takes: the files, the variables, and the user's number, which names the socket. */
 export function settingsNeeds(plan: Plan): PermissionSet {
   const { directory, egress_list, variables } = hostOf(plan);
   const read = egress_list === undefined ? [directory] : [directory, egress_list];
-  return { ...NO_PERMISSIONS, read, env: variables, sys: ["uid"] };
+  return unionOf({ read, env: variables, sys: ["uid"] });
 }
 
 /** The broker's socket: the one that is configured, and that of the broker that runs. */
@@ -36,13 +33,13 @@ export function askNeeds(plan: Plan): PermissionSet {
   // As it is spelled too: a permission of a socket is for one spelling.
   const all = [socket, settings?.broker.socket ?? "", hostOf(plan).live_socket ?? ""];
   const sockets = [...new Set(all)].filter((path) => path !== "");
-  return { ...NO_PERMISSIONS, read: sockets, write: sockets, net: sockets.map((path) => `unix:${path}`) };
+  return unionOf({ read: sockets, write: sockets, net: sockets.map((path) => `unix:${path}`) });
 }
 
 function programNeeds(plan: Plan, names: readonly (keyof HostPlace["programs"])[]): PermissionSet {
   const { programs, tool_variables } = hostOf(plan);
   const paths = names.flatMap((name) => programs[name]);
-  return { ...NO_PERMISSIONS, read: paths, run: paths, env: tool_variables };
+  return unionOf({ read: paths, run: paths, env: tool_variables });
 }
 
 const BROKER_FILES = programFiles("broker", "lib", "std");
@@ -54,13 +51,9 @@ export function doctorNeeds(plan: Plan): PermissionSet {
   const { roots, deno, store } = hostOf(plan);
   const ip = brokerOf(plan).settings?.gateway_ip;
   const ports = ip === undefined ? [] : [GATEWAY_PORT, PROXY_PORT].map((port) => hostPort({ hostname: ip, port }));
-  const own = {
-    ...NO_PERMISSIONS,
-    read: [...roots, deno, ...(store === undefined ? [] : [store])],
-    net: ports,
-    sys: ["uid", "statfs"],
-  };
-  return [settingsNeeds(plan), askNeeds(plan), programNeeds(plan, TASK_PROGRAMS), own].reduce(unionOf);
+  const read = [...roots, deno, ...(store === undefined ? [] : [store])];
+  const own = { read, net: ports, sys: ["uid", "statfs"] };
+  return unionOf(settingsNeeds(plan), askNeeds(plan), programNeeds(plan, TASK_PROGRAMS), own);
 }
 
 /**
@@ -77,23 +70,20 @@ export function brokerServes(plan: Plan): PermissionSet {
   const store = settings === undefined ? [] : [parentOf(settings.branch_store.socket)];
   const places = [...roots, ...sockets, ...store, ...logs];
   const { read } = programNeeds(plan, TASK_PROGRAMS);
-  const own: PermissionSet = {
-    ...NO_PERMISSIONS,
+  return unionOf(homeNeeds(plan), settingsNeeds(plan), askNeeds(plan), BROKER_FILES, {
     read: [...places, ...read, ...notifiers],
     write: places,
     net: [ANYWHERE],
     run: [ANYWHERE],
     env: tool_variables,
     sys: BROKER_SYS,
-  };
-  return [homeNeeds(plan), settingsNeeds(plan), askNeeds(plan), BROKER_FILES, own].reduce(unionOf);
+  });
 }
 
 /** What asking, and ending, the broker that runs takes: its lock, its socket, and the program that sends signals. */
 export function stopNeeds(plan: Plan): PermissionSet {
   const { lock, programs } = hostOf(plan);
-  const own = { ...NO_PERMISSIONS, read: [lock], run: programs.kill };
-  return unionOf(askNeeds(plan), own);
+  return unionOf(askNeeds(plan), { read: [lock], run: programs.kill });
 }
 
 /** What the wizard needs: the home directory, what builds images, and what the doctor inspects at the end. */
@@ -101,23 +91,19 @@ export function setupNeeds(plan: Plan): PermissionSet {
   const { "key-file": key_file, "build-images": builds } = plan.flags;
   const { temporary } = hostOf(plan);
   const folder = builds === false ? [] : [temporary];
-  const own = {
-    ...NO_PERMISSIONS,
+  return unionOf(homeNeeds(plan), doctorNeeds(plan), {
     read: [...folder, ...(typeof key_file === "string" ? [key_file] : [])],
     write: folder,
     run: builds === false ? [] : ["/bin/sh"],
-  };
-  return [homeNeeds(plan), doctorNeeds(plan), own].reduce(unionOf);
+  });
 }
 
 /** A service manager's unit file, and the program that makes it reload. */
 export function serviceNeeds(plan: Plan): PermissionSet {
   const { unit_folders, programs } = hostOf(plan);
-  const files = { ...NO_PERMISSIONS, read: unit_folders, write: unit_folders };
-  return [settingsNeeds(plan), programNeeds(plan, ["systemctl", "launchctl"]), files, {
-    ...NO_PERMISSIONS,
-    read: [...programs.podman, ...programs.docker, ...programs.container],
-  }].reduce(unionOf);
+  const runtimes = [...programs.podman, ...programs.docker, ...programs.container];
+  const files = { read: [...unit_folders, ...runtimes], write: unit_folders };
+  return unionOf(settingsNeeds(plan), programNeeds(plan, ["systemctl", "launchctl"]), files);
 }
 
 /**
@@ -127,8 +113,7 @@ export function serviceNeeds(plan: Plan): PermissionSet {
 export function redteamNeeds(plan: Plan): PermissionSet {
   const { live_socket, roots, temporary, tool_variables } = hostOf(plan);
   const { read } = programNeeds(plan, TASK_PROGRAMS);
-  const own: PermissionSet = {
-    ...NO_PERMISSIONS,
+  return unionOf(settingsNeeds(plan), askNeeds(plan), BROKER_FILES, {
     // The socket's folder too, because its mode counts.
     read: [...roots, ...read, temporary, ...(live_socket === undefined ? [] : [parentOf(live_socket)])],
     write: [temporary],
@@ -136,6 +121,5 @@ export function redteamNeeds(plan: Plan): PermissionSet {
     run: [ANYWHERE],
     env: tool_variables,
     sys: [...BROKER_SYS, "umask"],
-  };
-  return [settingsNeeds(plan), askNeeds(plan), BROKER_FILES, own].reduce(unionOf);
+  });
 }

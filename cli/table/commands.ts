@@ -1,17 +1,14 @@
-/**
- * The one command table, from which everything about a call is read.
- */
+/** The one command table, from which everything about a call is read. */
 
 import { type CommandSpec, type FlagSpec, GROUPS } from "../plan/command_spec.ts";
+import { DEFAULT_STORE } from "../plan/locations.ts";
 import { BRANCH_COMMANDS } from "./branches.ts";
 import { BROKER_ADMIN_COMMANDS } from "./broker_admin.ts";
-import { DAEMON_COMMANDS } from "./daemon.ts";
+import { DAEMON_COMMANDS, PROGRAM_COMMANDS } from "./daemon.ts";
 import { DEMO_COMMANDS } from "./demo.ts";
-import { HISTORY_COMMANDS } from "./history.ts";
-import { QUEUE_COMMANDS } from "./queue.ts";
-import { REDTEAM_COMMANDS } from "./redteam.ts";
-import { STATS_COMMANDS } from "./stats.ts";
+import { HISTORY_COMMANDS, INSPECT_COMMANDS } from "./history.ts";
 import { TASK_COMMANDS } from "./tasks.ts";
+import { file, on, text } from "./_row.ts";
 
 export const PROGRAM = "taskd";
 
@@ -19,63 +16,38 @@ export const PROGRAM = "taskd";
 export const COMMANDS: readonly CommandSpec[] = [
   ...BRANCH_COMMANDS,
   ...HISTORY_COMMANDS,
+  ...INSPECT_COMMANDS,
   ...DAEMON_COMMANDS,
+  ...PROGRAM_COMMANDS,
   ...TASK_COMMANDS,
-  ...STATS_COMMANDS,
-  ...QUEUE_COMMANDS,
   ...BROKER_ADMIN_COMMANDS,
-  ...REDTEAM_COMMANDS,
   ...DEMO_COMMANDS,
 ].toSorted((a, b) => GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group));
 
 export const GLOBAL_FLAGS: readonly FlagSpec[] = [
-  {
-    name: "store",
-    kind: "string",
-    value: "LOCATION",
+  text("store LOCATION", "Where the branches are kept: a directory, file:///path or s3://bucket/prefix", {
     env: "BSTORE_STORE",
-    default: "~/.taskd/store",
-    help: "Where the branches are kept: a directory, file:///path or s3://bucket/prefix",
-  },
-  {
-    name: "s3-endpoint",
-    kind: "string",
-    value: "URL",
+    default: DEFAULT_STORE,
+  }),
+  text("s3-endpoint URL", "The server of s3:// stores; by default AWS", {
     env: "BSTORE_S3_ENDPOINT",
     other_env: "AWS_ENDPOINT_URL_S3",
-    help: "The server of s3:// stores; by default AWS",
-  },
-  {
-    name: "s3-region",
-    kind: "string",
-    value: "REGION",
-    env: "BSTORE_S3_REGION",
-    other_env: "AWS_REGION",
-    help: "Its region; by default us-east-1",
-  },
-  {
-    name: "s3-path-style",
-    kind: "boolean",
+  }),
+  text("s3-region REGION", "Its region; by default us-east-1", { env: "BSTORE_S3_REGION", other_env: "AWS_REGION" }),
+  on("s3-path-style", "The bucket is in the path and not in the host's name; by default so with an endpoint", {
     undecided: true,
     env: "BSTORE_S3_PATH_STYLE",
-    help: "The bucket is in the path and not in the host's name; by default so with an endpoint",
-  },
-  {
-    name: "workspace",
-    kind: "file",
-    value: "DIRECTORY",
+  }),
+  file("workspace DIRECTORY", "Checkouts, caches and locks of an s3:// store; by default below ~/.taskd/workspaces", {
     env: "BSTORE_WORKSPACE",
-    help: "Checkouts, caches and locks of an s3:// store; by default below ~/.taskd/workspaces",
-  },
-  {
-    name: "socket",
-    kind: "file",
-    value: "FILE",
-    help: "The daemon's unix socket, by default taskd.sock in the store's directory or workspace; or the broker's",
-  },
-  { name: "json", kind: "boolean", help: "Print one JSON object: the result, or the error" },
-  { name: "quiet", kind: "boolean", help: "Print results that were asked for and errors, nothing else" },
-  { name: "print-permissions", kind: "boolean", help: "Print what this very call may touch, and do nothing" },
+  }),
+  file(
+    "socket FILE",
+    "The daemon's unix socket, by default taskd.sock in the store's directory or workspace; or the broker's",
+  ),
+  on("json", "Print one JSON object: the result, or the error"),
+  on("quiet", "Print results that were asked for and errors, nothing else"),
+  on("print-permissions", "Print what this very call may touch, and do nothing"),
 ];
 
 export function findCommand(name: string): CommandSpec | undefined {

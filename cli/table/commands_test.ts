@@ -3,7 +3,7 @@ import { GROUPS } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import { launchFlags } from "./launch_flags.ts";
-import { commandHelp, commandsMarkdown, helpWidth, overview } from "../commands/help_text.ts";
+import { commandHelp, helpWidth, overview } from "../commands/help_text.ts";
 import { loadForBroker } from "../run/modules/broker.ts";
 import { loadInline } from "../run/modules/inline.ts";
 import { loadLocal } from "../run/modules/local.ts";
@@ -46,7 +46,7 @@ Deno.test("every example parses, and names its own command", async () => {
 });
 
 /** These print while they work and leave nothing to render. */
-const PRINTING_COMMANDS = ["demo", "logs", "mcp", "retry", "review", "serve", "submit", "watch"];
+const PRINTING_COMMANDS = ["demo", "logs", "mcp", "push", "retry", "review", "serve", "submit", "watch"];
 
 Deno.test("every command's module loads, asks whom its row says, and has what the runner calls", async () => {
   for (const command of COMMANDS) {
@@ -58,23 +58,28 @@ Deno.test("every command's module loads, asks whom its row says, and has what th
   }
 });
 
-Deno.test("help tells of every command and every flag", () => {
+Deno.test("help names every command and every flag", () => {
   const plain = (text: string) => text;
   for (const command of COMMANDS) {
     assert(overview(plain).includes(`  ${command.name} `), command.name);
-    assert(commandsMarkdown().includes(`\`taskd ${command.name}`), command.name);
-    const help = commandHelp(command, plain);
+    const style = { heading: plain, width: 100 };
+    const [help, whole] = [false, true].map((all) => commandHelp(command, { ...style, all }));
     for (const flag of [...command.flags, ...GLOBAL_FLAGS]) {
-      assert(help.includes(flag.negatable ? `--no-${flag.name}` : `--${flag.name}`), `${command.name} ${flag.name}`);
+      assert(help!.includes(flag.negatable ? `--no-${flag.name}` : `--${flag.name}`), `${command.name} ${flag.name}`);
     }
-    for (const line of help.split("\n")) assert(line.length <= 120, line);
+    for (const flag of GLOBAL_FLAGS) assert(whole!.includes(flag.help.slice(0, 20)), `${command.name} ${flag.name}`);
+    assert(!help!.includes("Flags of every command"), command.name);
+    for (const line of whole!.split("\n")) assert(line.length <= 120, line);
   }
 });
 
 Deno.test("help keeps within the columns of a terminal, and off one within 100", () => {
   const plain = (text: string) => text;
   assertEquals([20, 80, 200, undefined].map(helpWidth), [60, 80, 100, 100]);
-  const pages = (width: number) => [overview(plain, width), ...COMMANDS.map((each) => commandHelp(each, plain, width))];
+  const pages = (width: number) => [
+    overview(plain, width),
+    ...COMMANDS.map((each) => commandHelp(each, { heading: plain, width, all: true })),
+  ];
   for (const width of [80, 100]) {
     for (const page of pages(width)) {
       // Usage and examples are lines to copy.
@@ -84,10 +89,11 @@ Deno.test("help keeps within the columns of a terminal, and off one within 100",
   }
 });
 
-Deno.test("launchFlags() never prompts, and allows no kind that no command needs: no native code", () => {
+Deno.test("launchFlags() never prompts, bounds the young generation, and allows no native code", () => {
   assertEquals(launchFlags(), [
     "--no-prompt",
     "--unstable-worker-options",
+    "--v8-flags=--max-semi-space-size=4",
     "--allow-read",
     "--allow-write",
     "--allow-net",

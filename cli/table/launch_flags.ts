@@ -9,28 +9,31 @@ import type { HostPlace } from "../plan/broker_host.ts";
 import type { CommandSpec, FlagKind } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
-import { NO_PERMISSIONS, PERMISSION_KINDS, type PermissionSet, unionOf } from "../plan/permissions.ts";
+import { PERMISSION_KINDS, type PermissionSet, unionOf } from "../plan/permissions.ts";
 
 /**
- * The flags the program is started with: the kinds of permission that there is a command for. Each call then narrows
- * itself to its own set, item by item. No kind has a list here, because none is known before the call: paths, sockets and
- * hosts are arguments and settings; the variable that holds the key of a model's endpoint has whatever name the settings
- * give it; the program that runs sandboxes may be the very one that runs this; and the runtime's flag does not know the
- * name `umask`, while a Worker's permissions do.
+ * A young generation of this many MiB at most in each thread: a daemon's short-lived garbage is small. By V8's own choice
+ * a store daemon under load grows by 40 MB for each busy thread. A thread that runs cannot set it for those that it starts.
+ */
+export const YOUNG_GENERATION = "--v8-flags=--max-semi-space-size=4";
+
+/**
+ * The flags the program is started with: the limit of the young generation, and the kinds of permission that there is a
+ * command for. Each call then narrows itself to its own set, item by item. No kind has a list here, because none is known
+ * before the call: paths, sockets and hosts are arguments and settings; the variable that holds the key of a model's
+ * endpoint has whatever name the settings give it; the program that runs sandboxes may be the very one that runs this; and
+ * the runtime's flag does not know the name `umask`, while a Worker's permissions do.
  */
 export function launchFlags(): string[] {
   const grants = launchGrants();
   // The runtime allows imports from the registry by itself.
   const kinds = PERMISSION_KINDS.filter((kind) => kind !== "import" && grants[kind].length > 0);
-  return ["--no-prompt", "--unstable-worker-options", ...kinds.map((kind) => `--allow-${kind}`)];
+  return ["--no-prompt", "--unstable-worker-options", YOUNG_GENERATION, ...kinds.map((kind) => `--allow-${kind}`)];
 }
 
 function launchGrants(): PermissionSet {
-  let union = NO_PERMISSIONS;
-  for (const command of COMMANDS) {
-    for (const route of ["store", "socket"] as const) union = unionOf(union, command.needs(samplePlan(command, route)));
-  }
-  return union;
+  const routes = ["store", "socket"] as const;
+  return unionOf(...COMMANDS.flatMap((command) => routes.map((route) => command.needs(samplePlan(command, route)))));
 }
 
 const SAMPLE_HOST: HostPlace = {
@@ -44,6 +47,7 @@ const SAMPLE_HOST: HostPlace = {
   programs: PROGRAM_PATHS,
   notifiers: ["/sample"],
   deno: "/sample",
+  entry: "/sample",
   store: "/sample",
   temporary: "/sample",
   unit_folders: ["/sample"],

@@ -1,29 +1,45 @@
 /**
- * The commands that give the task broker work, watch it and decide about it: clients of its socket.
+ * The commands that give the task broker work, watch it, decide about it and count it: clients of its socket, except
+ * `stats`, which reads the records itself.
  */
 
 import type { CommandSpec, FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
-import { submitNeeds } from "./_broker_needs.ts";
-import { ASKS_BROKER, STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./broker_shared.ts";
+import { unionOf } from "../plan/permissions.ts";
+import { brokerOf, type Plan } from "../plan/plan.ts";
+import { askNeeds, submitNeeds } from "./_broker_needs.ts";
+import { ASKS_BROKER, atHome, commands, duration, integer, off, on, text } from "./_row.ts";
+import { STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./broker_shared.ts";
 
 /** How submit and retry go on after the task is accepted. */
 const FOLLOWING: readonly FlagSpec[] = [
-  { name: "wait", kind: "boolean", help: "Also past the gate, to the very end; exits 0 only for pushed and no_diff" },
-  { name: "detach", kind: "boolean", help: "Print the id and leave the task to itself" },
-  { name: "events", kind: "boolean", help: "With --json: print each event as one line of JSON before the result" },
+  on("wait", "Also past the gate, to the very end; exits 0 only for pushed, promoted and no_diff"),
+  on("detach", "Print the id and leave the task to itself"),
+  on("events", "With --json: print each event as one line of JSON before the result"),
 ];
 
-const REASON: PositionalSpec = {
-  name: "reason",
-  kind: "word",
-  optional: true,
-  help: "Why, for the task's record",
-};
+/** How approve and push wait for what was approved to land. */
+const LANDING: readonly FlagSpec[] = [
+  off("wait", "Return at once: what was approved lands by itself"),
+  duration("timeout", "Wait so long at most; it goes on by itself, and the status is 1", { default: "1h" }),
+];
 
-export const TASK_COMMANDS: readonly CommandSpec[] = [
+const REASON: PositionalSpec = { name: "reason", kind: "word", optional: true, help: "Why, for the task's record" };
+
+/** What tasks can be grouped by; a test compares it with the broker's own list. */
+export const GROUPING_NAMES: readonly string[] = ["agent", "vendor", "repo", "day"];
+
+/** The records of tasks, which are only read, and the broker, which may be stopped. */
+function statsNeeds(plan: Plan) {
+  const audit_root = brokerOf(plan).settings?.audit_root;
+  return unionOf(askNeeds(plan), { read: audit_root === undefined ? [] : [audit_root] });
+}
+
+/** Those that may read the instruction from a file. */
+const SUBMITS = { uses: "broker", needs: submitNeeds } as const;
+
+export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
   {
     name: "submit",
-    group: "Tasks",
     summary: "Give a coding agent a task",
     details:
       "The task runs in a sandbox of its own, on a copy of the repository. Its id is printed at once; then its " +
@@ -39,95 +55,88 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
         why: "It may reach one more host, and gets a branch of the database shop",
       },
     ],
-    output: "data",
-    uses: "broker",
-    needs: submitNeeds,
+    ...SUBMITS,
   },
   {
     name: "tasks",
-    group: "Tasks",
     summary: "List tasks, the newest first",
     details: "Spend is what the broker has metered; + marks a lower bound, where requests have no price or reported " +
       "no usage, and agent-reported what only the agent reports.",
-    positionals: [],
     flags: [
-      {
-        name: "stage",
-        kind: "string",
-        value: "STAGE",
-        choices: STAGE_NAMES,
-        help: `Only those in this stage: ${STAGE_NAMES.join(", ")}`,
-      },
-      { name: "limit", kind: "integer", minimum: 1, value: "N", default: "20", help: "At most so many" },
-      { name: "all", kind: "boolean", help: "Every task there is a record of" },
+      text("stage STAGE", `Only those in this stage: ${STAGE_NAMES.join(", ")}`, { choices: STAGE_NAMES }),
+      integer("limit N", "At most so many", { minimum: 1, default: "20" }),
+      on("all", "Every task there is a record of"),
     ],
     examples: [
       { words: "tasks", why: "The last twenty" },
       { words: "tasks --stage awaiting_approval", why: "Those that wait for a person" },
     ],
-    output: "data",
     ...ASKS_BROKER,
   },
   {
     name: "inspect",
-    group: "Tasks",
     summary: "Show a task's record and what the broker established about it",
-    details: "Exits with 1 when the record was altered.",
+    details: "Exits with 1 when the record was altered, or does not verify.",
     positionals: [TASK],
-    flags: [],
-    examples: [{ words: "inspect 3f9a", why: "Base, image, policy, spend, flags, setup, and what is not established" }],
-    output: "data",
+    flags: [
+      on(
+        "verify",
+        "Compute again, from the record alone, what was approved, and hold to it what was pushed and promoted",
+      ),
+    ],
+    examples: [
+      { words: "inspect 3f9a", why: "Base, image, policy, spend, flags, setup, and what is not established" },
+      { words: "inspect 3f9a --verify", why: "That what landed is what was approved" },
+    ],
     ...ASKS_BROKER,
   },
   {
     name: "logs",
-    group: "Tasks",
     summary: "Print what a task's agent and its setup have printed",
     details: "With -f, each JSON row of an agent becomes one line: what the agent wrote and did.",
     positionals: [TASK],
-    flags: [{
-      name: "follow",
-      letter: "f",
-      kind: "boolean",
-      help: "Go on as it comes, with stages and notes, until the task ends; with --json one line for each event",
-    }],
+    flags: [
+      on(
+        "follow",
+        "Go on as it comes, with stages and notes, until the task ends; with --json one line for each event",
+        { letter: "f" },
+      ),
+    ],
     examples: [
       { words: "logs 3f9a", why: "The output so far" },
       { words: "logs 3f9a -f", why: "Come back to a task that runs" },
     ],
-    output: "data",
     ...ASKS_BROKER,
   },
   {
     name: "review",
-    group: "Tasks",
     summary: "Show a task's change: its brief, what needs a second look, the diff",
     details: "Ends with the command that approves exactly this change.",
     positionals: [TASK],
-    flags: [{ name: "color", kind: "boolean", help: "In colour also where stdout is no terminal" }],
+    flags: [
+      on("color", "In colour also where stdout is no terminal"),
+      text("table NAME", "All changed rows of this table, too; may be repeated", { repeatable: true }),
+      on("all", "All changed rows of all tables, too"),
+    ],
     examples: [
       { words: "review 3f9a", why: "Read before approving" },
+      { words: "review 3f9a --all | less", why: "With every row that it changed in databases" },
       { words: "review 3f9a --color | less -R", why: "Page by page" },
     ],
-    output: "data",
     ...ASKS_BROKER,
   },
   {
     name: "approve",
-    group: "Tasks",
-    summary: "Approve a task's change, which is then pushed",
+    summary: "Approve a task's change, and wait until it has landed",
     details: "An approval names the diff that was read, by its SHA-256, and every category that needs a second look. " +
-      "Without --diff it shows the change and asks, which takes a terminal.",
+      "Without --diff it shows the change and asks, which takes a terminal. Exits with 0 once the change has landed, with " +
+      "3 when it could not be pushed, with 4 when it is pushed and its data waits; both are kept for taskd push. Ctrl-C " +
+      "takes no approval back.",
     positionals: [TASK],
     flags: [
-      { name: "diff", kind: "string", value: "SHA256", help: "The diff that was read: its first 16 digits or more" },
-      {
-        name: "acknowledge",
-        kind: "string",
-        value: "CATEGORY",
-        repeatable: true,
-        help: "A category that had its second look; may be repeated",
-      },
+      text("diff SHA256", "The diff that was read: its first 16 digits or more"),
+      text("acknowledge CATEGORY", "A category that had its second look; may be repeated", { repeatable: true }),
+      ...LANDING,
     ],
     examples: [
       { words: "approve 3f9a", why: "Show the change, and ask" },
@@ -141,63 +150,100 @@ export const TASK_COMMANDS: readonly CommandSpec[] = [
   },
   {
     name: "deny",
-    group: "Tasks",
     summary: "Refuse a task's change; nothing is pushed",
     positionals: [TASK, REASON],
-    flags: [],
     examples: [{ words: 'deny 3f9a "It changes the public interface"', why: "The task ends as denied" }],
     output: "note",
     ...ASKS_BROKER,
   },
   {
+    name: "push",
+    summary: "Push an approved change again that could not be pushed, or promote its data",
+    details: "For tasks in push_failed or data_waits: what was approved is kept, no agent runs again. Waits until it " +
+      "has landed, or could not again, with the exit status of approve; taskd kill gives it up.",
+    positionals: [TASK],
+    flags: LANDING,
+    examples: [{ words: "push 3f9a", why: "Once the code host, or the branch store, can take it" }],
+    ...ASKS_BROKER,
+  },
+  {
     name: "kill",
-    group: "Tasks",
-    summary: "End a task wherever it stands before the push",
+    summary: "End a task before the push, or give up an approved change that waits to land",
     positionals: [TASK, REASON],
-    flags: [],
-    examples: [{ words: "kill 3f9a", why: "The task ends as cancelled, its sandbox is gone" }],
+    examples: [
+      { words: "kill 3f9a", why: "The task ends as cancelled, its sandbox is gone" },
+      { words: 'kill 3f9a "done by hand"', why: "In push_failed: the approved change is no longer kept" },
+    ],
     output: "note",
     ...ASKS_BROKER,
   },
   {
     name: "pending",
-    group: "Tasks",
     summary: "List the tasks that wait for approval, the oldest first",
-    positionals: [],
-    flags: [],
     examples: [{ words: "pending", why: "Tasks that wait for a review, and until when" }],
-    output: "data",
     ...ASKS_BROKER,
   },
   {
     name: "retry",
-    group: "Tasks",
     summary: "Run a task again, as a new one",
     details: "The same order, with a fresh budget; the new task's record names the old one.",
     positionals: [TASK],
     flags: [...FOLLOWING],
     examples: [{ words: "retry 3f9a --detach", why: "Print the new task's id" }],
-    output: "data",
     ...ASKS_BROKER,
   },
   {
     name: "prune",
-    group: "Tasks",
-    summary: "Remove the records of tasks that ended long ago",
-    details: "Traces, diffs and logs go. Tasks that run, wait for approval or whose checks are watched stay.",
-    positionals: [],
+    summary: "Remove the records of tasks that ended long ago, and unused mirrors",
+    details:
+      "Traces, diffs and logs go, and the mirrors of repositories that no task began from since. Tasks that run, " +
+      "wait for approval or whose checks are watched stay.",
     flags: [
-      {
-        name: "older-than",
-        kind: "duration",
-        value: "DURATION",
-        required: true,
-        help: "Only tasks that ended so long ago",
-      },
-      { name: "dry-run", kind: "boolean", help: "Only say which" },
+      duration("older-than", "Only what ended, or was last used, so long ago", { required: true }),
+      on("dry-run", "Only say which"),
     ],
     examples: [{ words: "prune --older-than 30d --dry-run", why: "What would go" }],
-    output: "data",
     ...ASKS_BROKER,
   },
-];
+  {
+    name: "stats",
+    summary: "Add up what tasks came to and what they cost",
+    details: "Spend is what the broker has metered. An amount with + is a lower bound: some requests reported no " +
+      "usage or have no price. A figure that only the agent reports is marked agent-reported and counts in no total. It " +
+      "reads the records of tasks, so it works while the broker is stopped; the section about the global ceiling " +
+      "needs a running one.",
+    flags: [
+      text("since WHEN", "Only tasks started since: 7d, 12h, 2026-01-31"),
+      text("by WHAT", `Also one row for each: ${GROUPING_NAMES.join(", ")}`, { choices: GROUPING_NAMES }),
+    ],
+    examples: [
+      { words: "stats", why: "Everything there is a record of" },
+      { words: "stats --since 7d --by repo", why: "The last week, the dearest repository first" },
+      { words: "stats --json", why: "For programs; with the global ceiling as global_ceiling" },
+    ],
+    ...atHome("required", statsNeeds),
+  },
+  {
+    name: "queue add",
+    summary: "Queue a task, to begin when there is room for it",
+    details: "The queue is durable: its items survive a restart of the broker.",
+    positionals: SUBMISSION_ARGUMENTS,
+    flags: SUBMISSION,
+    examples: [{ words: 'queue add https://github.com/ada/shop "Translate the emails"', why: "Print the item's id" }],
+    ...SUBMITS,
+  },
+  {
+    name: "queue list",
+    summary: "List the queue, the oldest first",
+    examples: [{ words: "queue list", why: "Each item's state and its task" }],
+    ...ASKS_BROKER,
+  },
+  {
+    name: "queue cancel",
+    summary: "Take an item off the queue, or end its task",
+    positionals: [{ name: "id", kind: "word", help: "The item's id, or a beginning of it that no other item has" }],
+    examples: [{ words: "queue cancel 7b21", why: "It ends as cancelled" }],
+    output: "note",
+    ...ASKS_BROKER,
+  },
+]);

@@ -1,6 +1,4 @@
-/**
- * Small charts of block characters, for terminals.
- */
+/** Small charts of block characters, for terminals. */
 
 const EIGHTHS = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 const HEIGHTS = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];

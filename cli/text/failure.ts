@@ -7,12 +7,11 @@
  */
 
 import { BackendError } from "../../lib/backend/backend.ts";
-import { TaskdError } from "../../lib/errors.ts";
+import { asKnownError, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE } from "./exit_codes.ts";
 import type { Io } from "./io.ts";
 
-/** Reports `error` and returns the exit status. */
 export function reportFailure(error: unknown, io: Pick<Io, "json" | "signal" | "error" | "outJson">): number {
   // The reader closed the pipe: it has all that it needs.
   if (error instanceof Deno.errors.BrokenPipe) return EXIT_OK;
@@ -64,6 +63,8 @@ function asTaskdError(error: unknown, signal: AbortSignal): TaskdError {
   if (signal.aborted && error instanceof Error && (error === signal.reason || error.name === "AbortError")) {
     return new TaskdError("interrupted", "The operation was interrupted", { cause: error });
   }
+  const known = asKnownError(error);
+  if (known !== undefined) return known;
   const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
   if (error instanceof Deno.errors.NotCapable) {
     return new TaskdError("denied", `The command was stopped at the edge of its permissions: ${error.message}`, {

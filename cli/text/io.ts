@@ -2,6 +2,7 @@
  * The streams of a command: results on stdout, notes about the work on stderr, colour and progress on terminals only.
  */
 
+import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { escapeJson, sanitizeText } from "../../lib/text/sanitize.ts";
 import type { OnProgress } from "../../lib/store/results.ts";
@@ -30,9 +31,7 @@ export interface IoOptions {
 }
 
 export class Io {
-  /** Whether results are for programs. */
   readonly json: boolean;
-  /** Whether only results and errors are written. */
   readonly quiet: boolean;
   readonly signal: AbortSignal;
   readonly #options: IoOptions;
@@ -68,7 +67,7 @@ export class Io {
     write(this.#options.stderr, `${sanitizeText(text)}\n`);
   }
 
-  /** Writes a line about the work to stderr; nothing under -quiet. */
+  /** Writes a line about the work to stderr; nothing under --quiet. */
   note(text: string): void {
     if (!this.quiet) this.error(text);
   }
@@ -98,7 +97,9 @@ export class Io {
       write(this.#options.stdout, text);
     } catch (error) {
       // A reader that closed the pipe is not a failure: the caller distinguishes it.
-      throw error instanceof Deno.errors.BrokenPipe ? error : fileError(error, "Cannot write the result to stdout");
+      if (error instanceof Deno.errors.BrokenPipe) throw error;
+      const { code, message } = fileError(error, "Cannot write the result to stdout");
+      throw new TaskdError(code, message, { hint: "What the command did is done: do not repeat it for its answer" });
     }
   }
 
@@ -123,10 +124,7 @@ export class Io {
   /** A line on stderr that changes in place; undefined without such a terminal, under --quiet and --json. */
   live(): LiveLine | undefined {
     if (this.quiet || this.json || !this.#redraws) return undefined;
-    this.#live ??= new LiveLine({
-      columns: consoleColumns(),
-      write: (text) => write(this.#options.stderr, text),
-    });
+    this.#live ??= new LiveLine({ columns: consoleColumns(), write: (text) => write(this.#options.stderr, text) });
     return this.#live;
   }
 
@@ -144,7 +142,7 @@ export class Io {
 
 const encoder = new TextEncoder();
 
-function write(sink: Sink, text: string): void {
+export function write(sink: Pick<Sink, "writeSync">, text: string): void {
   let bytes = encoder.encode(text);
   while (bytes.length > 0) bytes = bytes.subarray(sink.writeSync(bytes));
 }

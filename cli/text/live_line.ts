@@ -1,12 +1,9 @@
-/**
- * A terminal's last line, which changes in place while lines that stay are written above it.
- */
+/** A terminal's last line, which changes in place while lines that stay are written above it. */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { cutLine } from "./text_table.ts";
 
 export interface LiveLineOptions {
-  /** Width of the terminal. */
   columns: number;
   write(text: string): void;
 }

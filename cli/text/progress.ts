@@ -1,6 +1,4 @@
-/**
- * One line that shows the progress of long work: bytes, share, rate and time left.
- */
+/** One line that shows the progress of long work: bytes, share, rate and time left. */
 
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
@@ -16,7 +14,6 @@ const BAR_CELLS = 24;
 export interface ProgressOptions {
   /** What is being done, for example `create shop`. */
   label: string;
-  /** Width of the terminal. */
   columns: number;
   /** Monotonic milliseconds. */
   now(): number;
@@ -28,7 +25,6 @@ export class Progress {
   readonly #started_ms: number;
   #drawn_ms: number | undefined;
 
-  /** Starts the clock. Draws nothing yet. */
   constructor(options: ProgressOptions) {
     this.#options = options;
     this.#started_ms = options.now();

@@ -1,6 +1,4 @@
-/**
- * What to do about each error code: `taskd help errors <code>`, and the index of docs/reference/errors.md.
- */
+/** What to do about each error code: `taskd help errors <code>`, and the index of docs/reference/errors.md. */
 
 import type { ErrorCode } from "../../lib/errors.ts";
 
@@ -9,9 +7,10 @@ const TRY_AGAIN = "Try again shortly.";
 const WAIT_FOR_DELETION =
   "Try again shortly. If the program that deletes it died, the janitor or taskd gc finishes the work.";
 const RESTORE =
-  "Run taskd verify on the branch and on its forks, which share objects. Restore the store from a backup, " +
-  "or destroy the branch. If its checkout is current, copy that file away first.";
-const UPGRADE = "Upgrade every program that uses the store; there is no way back to an older layout except a backup.";
+  "Run taskd verify --all, which names what is damaged and who needs it, then taskd repair --all; with --from it takes " +
+  "what is missing out of a backup or another copy of the store.";
+const UPGRADE =
+  "Upgrade every program that uses the store or the home directory; docs/how-to/upgrade.md says how to go back.";
 
 export const REMEDIES: Readonly<Record<ErrorCode, string>> = {
   usage: "Compare the call with taskd help <command>.",
@@ -28,15 +27,19 @@ export const REMEDIES: Readonly<Record<ErrorCode, string>> = {
     "checkout and are captured then.",
   branch_deleting: WAIT_FOR_DELETION,
   branch_reaping: WAIT_FOR_DELETION,
+  unconfirmed: "Add --yes, or confirm: true in a request, if you mean it.",
   protected: "Run taskd unprotect first, if you mean it.",
   dirty: "Keep the edits with taskd checkpoint, or give them up with --force.",
-  busy: "End the transaction that another program has open on the file, then try again.",
+  busy: "Close the program that is named, also where it is idle, then try again; --wait 10s waits for that.",
   not_a_database: "Name an SQLite file; a file that is encrypted or cut short is none.",
   not_a_store: "Name the directory or s3:// location that taskd made, or an empty one.",
   unsupported_layout: UPGRADE,
   unsupported_format: UPGRADE,
   corrupt: RESTORE,
   chain_gap: RESTORE,
+  altered:
+    "Look at who can write below audit_root and stage_root. Deny the task with taskd deny, then run it again with " +
+    "taskd retry.",
   daemon_running: "Use the daemon that runs, or stop it first. A daemon that was killed leaves nothing in the way.",
   daemon_unreachable: START_SERVE,
   no_session: "Open one with taskd session open.",
@@ -57,7 +60,7 @@ export const REMEDIES: Readonly<Record<ErrorCode, string>> = {
   stopping: "Start the daemon again, then repeat the request.",
   auth_failed:
     "Log in with gh, add the ssh key, or store the key with taskd setup --key; taskd doctor says which is missing.",
-  push_rejected: "Read the host's words in the message. The change stays in the task: taskd retry runs the task again.",
+  push_rejected: "Read the host's words in the message. The approved change is kept: taskd push tries again.",
   git_failed: "Read git's words in the message; taskd doctor checks git itself.",
   timed_out: "Check the network and the load of the machine, then try again.",
   sandbox_failed: "Run taskd doctor. After an upgrade build the images again: taskd setup --rebuild-images.",
@@ -65,7 +68,7 @@ export const REMEDIES: Readonly<Record<ErrorCode, string>> = {
   ceiling_reached: "Wait until the window has moved on, or raise the ceiling; taskd stats shows the headroom.",
   wrong_state: "Look where the task is with taskd inspect.",
   stale_diff: "Read the new diff with taskd review, then approve that one.",
-  expired: "The task was denied because nobody answered in time. Run it again with taskd retry.",
+  expired: "The task was denied because no answer came in time. Run it again with taskd retry.",
   not_acknowledged: "Name each category that the message lists with --acknowledge.",
   broker_running: "Use the broker that runs, or replace it with taskd start.",
   broker_unreachable: "Start it with taskd start --detach.",

@@ -18,7 +18,6 @@ export interface TextTableOptions {
   columns?: number | undefined;
 }
 
-/** Between two columns. */
 const GAP = "  ";
 /** In front of lines that go on with a row. */
 const INDENT = "  ";
@@ -26,12 +25,13 @@ const INDENT = "  ";
 const MIN_CELL = 12;
 const MIN_HEAD = 5;
 
-/** Columns that a text takes on a terminal. */
+/** A character that is drawn as one picture, of however many code points: two columns. */
+const EMOJI = /^(?:\p{RGI_Emoji}|\p{Regional_Indicator}|[\d#*]\u{FE0F})/v;
+
 type Width = (text: string) => number;
 
 interface Column {
   index: number;
-  /** Its width on the screen. */
   columns: number;
   /** The width of its cells, without its head. */
   of_cells: number;
@@ -42,8 +42,12 @@ interface Column {
 /** How to measure `texts`. The package is loaded only for text beyond ASCII. */
 async function widthOf(texts: readonly string[]): Promise<Width> {
   if (texts.every((text) => /^[ -~]*$/.test(text))) return (text) => text.length;
-  const { default: stringWidth } = await import("string-width");
-  return (text) => stringWidth(text);
+  const { unicodeWidth } = await import("@std/cli/unicode-width");
+  return (text) => {
+    let columns = 0;
+    for (const segment of segmentsOf(text)) columns += EMOJI.test(segment) ? 2 : unicodeWidth(segment);
+    return columns;
+  };
 }
 
 /** The rows as lines, columns two spaces apart. */
@@ -66,7 +70,6 @@ export async function textTable(
   ).join("\n");
 }
 
-/** Names and values, one below the other; pairs without a value are left out. */
 export function textList(pairs: readonly (readonly [string, string | undefined])[]): Promise<string> {
   return textTable(pairs.flatMap(([name, value]) => value === undefined ? [] : [[name, value]]));
 }
@@ -122,7 +125,6 @@ function fitted(line: readonly Column[], room: number): Column[] {
   return columns;
 }
 
-/** The width of columns beside each other. */
 function sum(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width, GAP.length * (widths.length - 1));
 }

@@ -35,7 +35,7 @@ export class BearerToken extends BearerCheck {
   /**
    * Applies the rules of the contract to the options; each breach has an error of its own.
    *
-   * @param options.token From `-token` or `BSTORE_TOKEN`; without one it is generated.
+   * @param options.token From `--token` or `BSTORE_TOKEN`; without one it is generated.
    */
   static forListener(
     address: HttpAddress,

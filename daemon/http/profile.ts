@@ -3,6 +3,7 @@
  * `go tool pprof` and its relatives read them. Each sample has its thread as the label `thread`.
  */
 
+import type { Runtime } from "node:inspector";
 import { gzipSync } from "node:zlib";
 import {
   Function as PprofFunction,
@@ -16,7 +17,6 @@ import {
 } from "pprof-format";
 import type { Clock } from "../../lib/clock.ts";
 import {
-  type CallFrame,
   HEAP_SAMPLING_BYTES,
   type HeapNode,
   type SampledThreads,
@@ -32,7 +32,6 @@ export class Profiler {
   readonly #threads: SampledThreads;
   #busy = false;
 
-  /** Waits by `clock`; profiles the calling thread and `threads`. */
   constructor(clock: Clock, threads: SampledThreads) {
     this.#clock = clock;
     this.#threads = threads;
@@ -74,14 +73,14 @@ function encodeCpu(profiles: readonly ThreadProfile<"cpu">[], now_ms: number): U
     const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
     for (const node of profile.nodes) for (const child of node.children ?? []) parents.set(child, node.id);
     const totals = new Map<number, { count: number; us: number }>();
-    profile.samples.forEach((id, index) => {
+    profile.samples?.forEach((id, index) => {
       const total = totals.get(id) ?? { count: 0, us: 0 };
       total.count++;
-      total.us += Math.max(0, profile.timeDeltas[index] ?? 0);
+      total.us += Math.max(0, profile.timeDeltas?.[index] ?? 0);
       totals.set(id, total);
     });
     for (const [id, { count, us }] of totals) {
-      const stack: CallFrame[] = [];
+      const stack: Runtime.CallFrame[] = [];
       for (let at: number | undefined = id; at !== undefined; at = parents.get(at)) {
         stack.push(nodes.get(at)!.callFrame);
       }
@@ -102,7 +101,7 @@ function encodeHeap(profiles: readonly ThreadProfile<"heap">[], now_ms: number):
   for (const { thread, profile } of profiles) {
     const counts = new Map<number, number>();
     for (const { nodeId } of profile.samples) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
-    const walk = (node: HeapNode, stack: CallFrame[]) => {
+    const walk = (node: HeapNode, stack: Runtime.CallFrame[]) => {
       const here = [node.callFrame, ...stack];
       if (node.selfSize > 0) builder.sample(here, [counts.get(node.id) ?? 1, node.selfSize], thread);
       for (const child of node.children) walk(child, here);
@@ -124,7 +123,7 @@ class Builder {
   readonly #locations = new Map<string, Location>();
   readonly #samples: Sample[] = [];
 
-  sample(stack: CallFrame[], values: number[], thread: string): void {
+  sample(stack: Runtime.CallFrame[], values: number[], thread: string): void {
     // The innermost frame first; V8's artificial root is no frame.
     const frames = stack.filter(({ functionName }) => functionName !== "(root)");
     const label = [new Label({ key: this.#strings.dedup("thread"), str: this.#strings.dedup(thread) })];
@@ -156,7 +155,7 @@ class Builder {
     return gzipSync(profile.encode());
   }
 
-  #location({ functionName, url, lineNumber }: CallFrame): Location {
+  #location({ functionName, url, lineNumber }: Runtime.CallFrame): Location {
     const name = functionName === "" ? "(anonymous)" : functionName;
     const line = Math.max(0, lineNumber + 1);
     const key = `${name}\n${url}\n${line}`;

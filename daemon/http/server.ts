@@ -9,13 +9,14 @@ import { stackOf, TaskdError } from "../../lib/errors.ts";
 import { hostPort, type HttpAddress } from "../../lib/http/address.ts";
 import { readBounded } from "../../lib/http/body.ts";
 import type { GuardedRequest, HttpTimeouts } from "../../lib/http/guard.ts";
-import { GuardedServer } from "../../lib/http/guarded_server.ts";
+import { GuardedServer, requestUrl } from "../../lib/http/guarded_server.ts";
 import { decodeRequest, failure } from "../../lib/protocol/codec.ts";
 import { decodeLine, MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
 import type { SessionInfo } from "../../lib/protocol/messages.ts";
 import type { Dispatcher } from "../dispatch.ts";
 import type { DaemonLog } from "../log.ts";
 import type { Metrics } from "../metrics.ts";
+import type { MoreMetrics } from "../more_metrics.ts";
 import type { Publisher } from "../publisher.ts";
 import type { BearerToken } from "./auth.ts";
 import type { SampledThreads } from "../sampling.ts";
@@ -35,12 +36,13 @@ export interface HttpOptions {
   dispatcher: Dispatcher;
   publisher: Publisher;
   metrics: Metrics;
+  more_metrics: MoreMetrics;
   /** Sessions, open and opening, for metrics. */
   sessions: () => Promise<SessionInfo[]>;
-  /** How many are open, without a call to any of them. */
   sessionCount: () => number;
-  /** The other threads, for profiles. */
   threads: SampledThreads;
+  socket: string;
+  max_connections?: number;
   clock: Clock;
   random: RandomBytes;
   log: DaemonLog;
@@ -63,7 +65,9 @@ export class HttpServer {
         options.log(`defect: http ${stackOf(error)}`);
         return problem(500, "internal", "The daemon has a defect; its log has the details");
       },
-      refused: () => problem(403, "denied", "Connect to the public address"),
+      socket: options.socket,
+      max_connections: options.max_connections,
+      log: options.log,
       clock: options.clock,
       timeouts: options.timeouts,
     });
@@ -85,7 +89,9 @@ export class HttpServer {
   }
 
   async #route(request: Request, guarded: GuardedRequest): Promise<Response> {
-    const { pathname, searchParams } = new URL(request.url);
+    const url = requestUrl(request);
+    if (url === null) return problem(400, "invalid_request", "The request has no valid URL");
+    const { pathname, searchParams } = url;
     if (pathname === "/healthz") {
       return await only(request, "GET", () => json(200, { ok: true, sessions: this.#options.sessionCount() }));
     }
@@ -95,9 +101,11 @@ export class HttpServer {
     }
     switch (pathname) {
       case "/metrics":
-        return await only(request, "GET", () => this.#metrics());
+        return await only(request, "GET", () => this.#metrics(this.#options.metrics));
+      case "/metrics/more":
+        return await only(request, "GET", () => this.#metrics(this.#options.more_metrics));
       case "/events":
-        return await only(request, "GET", () => this.#events(guarded));
+        return await only(request, "GET", () => this.#events(guarded, searchParams.get("more") === "1"));
       case "/rpc":
         return await only(request, "POST", () => this.#rpc(request, guarded));
       case "/debug/pprof":
@@ -112,15 +120,15 @@ export class HttpServer {
     }
   }
 
-  async #metrics(): Promise<Response> {
-    const { metrics, sessions } = this.#options;
-    return new Response(await metrics.render(await sessions()), { headers: { "content-type": metrics.content_type } });
+  async #metrics(families: Metrics | MoreMetrics): Promise<Response> {
+    const { metrics: { content_type }, sessions } = this.#options;
+    return new Response(await families.render(await sessions()), { headers: { "content-type": content_type } });
   }
 
-  #events(guarded: GuardedRequest): Response {
+  #events(guarded: GuardedRequest, more: boolean): Response {
     guarded.streaming();
     const { publisher, clock, random } = this.#options;
-    return new Response(eventStream(publisher, clock, randomHex(random, 4)), {
+    return new Response(eventStream(publisher, clock, { prefix: randomHex(random, 4), more }), {
       headers: { "content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no" },
     });
   }
@@ -129,15 +137,10 @@ export class HttpServer {
     const body = await readBounded(request, guarded, MAX_LINE_BYTES);
     if (!body) return problem(413, "too_large", `A request has at most ${MAX_LINE_BYTES} bytes`);
     const decoded = decodeRequest(decodeLine(body));
-    if (this.#options.dispatcher.isSubscribe(decoded)) {
-      return json(
-        400,
-        failure(
-          decoded.id,
-          new TaskdError("invalid_request", "Cannot subscribe over /rpc", { hint: "Use GET /events" }),
-        ),
-      );
-    }
+    const refusal = (attempted: string, hint: string) =>
+      failure(decoded.id, new TaskdError("invalid_request", `Cannot ${attempted} over /rpc`, { hint }));
+    if (this.#options.dispatcher.subscription(decoded)) return json(400, refusal("subscribe", "Use GET /events"));
+    if (decoded.progress) return json(200, refusal("report progress", "Use the unix socket"));
     return json(200, await this.#options.dispatcher.run(decoded));
   }
 
@@ -150,9 +153,7 @@ export class HttpServer {
     if (this.#profiler.busy) return problem(409, "busy", "Another profile is being taken");
     const seconds = Math.min(asked, Math.max(0.1, (this.#server.timeouts.write_ms - PROFILE_MARGIN_MS) / 1000));
     const until = AbortSignal.any([signal, this.#server.ending]);
-    const bytes = kind === "profile"
-      ? await this.#profiler.cpu(seconds, until)
-      : await this.#profiler.heap(seconds, until);
+    const bytes = await this.#profiler[kind === "profile" ? "cpu" : "heap"](seconds, until);
     return new Response(bytes as Uint8Array<ArrayBuffer>, {
       headers: {
         "content-type": "application/octet-stream",

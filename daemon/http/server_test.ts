@@ -3,6 +3,7 @@ import { VirtualClock } from "../../tests/support/clock.ts";
 import { type Clock, systemClock, systemRandom } from "../../lib/clock.ts";
 import { Dispatcher, type Handlers } from "../dispatch.ts";
 import { Metrics } from "../metrics.ts";
+import { MoreMetrics } from "../more_metrics.ts";
 import { Publisher } from "../publisher.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
 import { BearerToken } from "./auth.ts";
@@ -43,12 +44,15 @@ function start(
     },
   } as unknown as Handlers;
   const address = parseHttpAddress("127.0.0.1:0");
+  const directory = Deno.makeTempDirSync();
   const server = new HttpServer({
+    socket: `${directory}/taskd.sock`,
     address,
     token: BearerToken.forListener(address, { token: TOKEN, allow_non_loopback: false, random: systemRandom }),
     dispatcher: new Dispatcher(handlers, () => {}),
     publisher,
     metrics: new Metrics("test"),
+    more_metrics: new MoreMetrics(),
     sessions: () => Promise.resolve([]),
     threads: { sample: () => Promise.resolve(() => Promise.resolve([])) },
     sessionCount: () => sessions,
@@ -93,7 +97,9 @@ Deno.test("GET /healthz needs no token and counts sessions", async () => {
 
 Deno.test("every other route answers 401 without the token, with a wrong one and with another scheme", async () => {
   await using http = start();
-  for (const path of ["/metrics", "/events", "/rpc", "/debug/pprof/", "/debug/pprof/profile", "/nothing"]) {
+  for (
+    const path of ["/metrics", "/metrics/more", "/events", "/rpc", "/debug/pprof/", "/debug/pprof/profile", "/nothing"]
+  ) {
     for (const authorization of [undefined, "Bearer wrong-wrong-wrong-wrong", `Basic ${TOKEN}`, `Bearer ${TOKEN}x`]) {
       const response = await fetch(http.url + path, authorization === undefined ? {} : { headers: { authorization } });
       assertEquals(response.status, 401, `${path} with ${authorization}`);
@@ -107,6 +113,32 @@ Deno.test("GET /metrics lists 21 families", async () => {
   const text = await (await fetch(`${http.url}/metrics`, { headers: BEARER })).text();
   assertEquals(text.match(/^# TYPE /gm)?.length, 21);
   assertStringIncludes(text, 'bstore_build_info{version="test"} 1');
+});
+
+Deno.test("GET /metrics/more has none of the 21 families, and sessions in error", async () => {
+  await using http = start();
+  const [more, metrics] = await Promise.all(
+    ["/metrics/more", "/metrics"].map(async (path) => await (await fetch(http.url + path, { headers: BEARER })).text()),
+  );
+  const names = [...more!.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name!);
+  assert(names.includes("bstore_session_failed"));
+  assertEquals(names.filter((name) => metrics!.includes(`# TYPE ${name} `)), []);
+});
+
+Deno.test("only a stream that asks for more gets events of the further types", async () => {
+  await using http = start();
+  const about = { db: "a", branch: "main" };
+  const read = async (path: string) => {
+    const { body } = await fetch(http.url + path, { headers: BEARER });
+    return body!.pipeThrough(new TextDecoderStream()).getReader();
+  };
+  const [plain, more] = [await read("/events"), await read("/events?more=1")];
+  for (const stream of [plain, more]) assertEquals((await stream.read()).value, ": ping\n\n");
+  http.publisher.publish("lease_retaken", about, { holder: "daemon:x", epoch: 3, late_seconds: 9 });
+  http.publisher.publish("session_closed", about, {});
+  assertMatch((await plain.read()).value!, /-1\ndata: .*"type":"session_closed"/);
+  assertMatch((await more.read()).value!, /-1\ndata: .*"type":"lease_retaken"/);
+  for (const stream of [plain, more]) await stream.cancel();
 });
 
 Deno.test("POST /rpc runs an operation and echoes the id; subscribe is refused with 400 and a hint", async () => {
@@ -263,26 +295,6 @@ Deno.test("a client that goes away ends its subscription", async () => {
     await systemClock.sleep(20);
   }
   await response.body?.cancel().catch(() => {});
-});
-
-Deno.test("the internal port refuses connections that bypass the guard", async () => {
-  // By its count this server is told from others on the machine.
-  const sessions = 1 + crypto.getRandomValues(new Uint32Array(1))[0]!;
-  await using http = start({}, { sessions });
-  assertEquals(await (await fetch(`${http.url}/healthz`)).json(), { ok: true, sessions });
-  const lines = (await Deno.readTextFile("/proc/net/tcp")).split("\n").slice(1);
-  const listening = lines.map((line) => line.trim().split(/\s+/)).filter((fields) => fields[3] === "0A");
-  const ports = listening.map((fields) => parseInt(fields[1]!.split(":")[1]!, 16)).filter((port) => port !== http.port);
-  const answers = await Promise.all(ports.map(async (port) => {
-    try {
-      const response = await fetch(`http://127.0.0.1:${port}/healthz`, { signal: AbortSignal.timeout(1000) });
-      return `${response.status} ${await response.text()}`;
-    } catch {
-      return "";
-    }
-  }));
-  assert(answers.some((text) => text.startsWith("403 ") && text.includes("public address")));
-  assertEquals(answers.filter((text) => text.includes(`${sessions}`)), []);
 });
 
 longTest("GET /debug/pprof/profile and heap are files that go tool pprof reads", async () => {

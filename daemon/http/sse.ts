@@ -11,9 +11,14 @@ import type { Publisher } from "../publisher.ts";
  * Subscribes to `publisher`; the subscription ends when the stream is cancelled, and the stream when the publisher
  * drops the subscriber.
  *
- * @param prefix First part of every id: ids of different streams are different.
+ * @param asked.prefix First part of every id: ids of different streams are different.
+ * @param asked.more Whether events of the further types are sent, too.
  */
-export function eventStream(publisher: Publisher, clock: Clock, prefix: string): ReadableStream<Uint8Array> {
+export function eventStream(
+  publisher: Publisher,
+  clock: Clock,
+  { prefix, more }: { prefix: string; more?: boolean },
+): ReadableStream<Uint8Array> {
   const stop = new AbortController();
   let controller!: TransformStreamDefaultController<Uint8Array>;
   let sequence = 0;
@@ -31,7 +36,7 @@ export function eventStream(publisher: Publisher, clock: Clock, prefix: string):
       stop.abort();
       controller.terminate();
     },
-  });
+  }, { more: more ?? false });
 
   const ping = async () => {
     for (;;) {

@@ -14,7 +14,7 @@ const TXIDS = Array.from({ length: 20 }, (_, index) => index + 1);
 Deno.test("a late reader receives every event in order and then the end, though the publisher closes", async () => {
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });
-  const stream = eventStream(publisher, clock, "a");
+  const stream = eventStream(publisher, clock, { prefix: "a" });
   publish(publisher, TXIDS);
   const closing = publisher.close(1000);
   clock.advance(999);
@@ -29,7 +29,7 @@ Deno.test("a late reader receives every event in order and then the end, though 
 Deno.test("close() waits its deadline for a stream without a reader, which ends with what it took", async () => {
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });
-  const stream = eventStream(publisher, clock, "a");
+  const stream = eventStream(publisher, clock, { prefix: "a" });
   publish(publisher, TXIDS);
   const closing = publisher.close(1000);
   clock.advance(1000);

@@ -5,13 +5,12 @@
 import { createHash, type Hash } from "node:crypto";
 import { type BigIntStats, statSync } from "node:fs";
 import { type FileErrorCode, fileErrorCode, lstatIfPresent } from "../fs.ts";
-import { BackendError, type BackendErrorCode } from "./backend.ts";
-import { messageOf } from "../errors.ts";
+import { BackendError, type BackendErrorCode, NoObject } from "./backend.ts";
+import { machineError, messageOf } from "../errors.ts";
 
 /** Objects up to this size are small: handled in one piece, and their etag is a hash of their content. */
 export const SMALL_BYTES = 1024 * 1024;
 
-/** A failed file call as the interface's error. */
 export function backendError(error: unknown, key: string, verb: string): BackendError {
   if (error instanceof BackendError) return error;
   const codes: Record<FileErrorCode, BackendErrorCode> = {
@@ -21,7 +20,8 @@ export function backendError(error: unknown, key: string, verb: string): Backend
     no_space: "no_space",
     unavailable: "unavailable",
   };
-  return new BackendError(codes[fileErrorCode(error)], key, `Cannot ${verb} ${key}: ${messageOf(error)}`, error);
+  const message = `Cannot ${verb} ${key}: ${messageOf(error)}`;
+  return new BackendError(codes[fileErrorCode(error)], key, message, error, machineError(error)?.hint);
 }
 
 /** The error for something at `path` that no store puts there; `what` names it. */
@@ -30,7 +30,7 @@ export function inTheWay(key: string, path: string, what: string): BackendError 
     "denied",
     key,
     `Cannot use ${key}: ${path} is ${what}`,
-    undefined,
+    new NoObject(),
     "Move it out of the store",
   );
 }
@@ -84,7 +84,6 @@ export function hashEtag(hash: Hash): string {
   return hash.digest("hex").slice(0, 32);
 }
 
-/** The etag of a small object's content. */
 export function contentEtag(bytes: Uint8Array): string {
   return hashEtag(createHash("sha256").update(bytes));
 }

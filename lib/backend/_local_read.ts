@@ -4,9 +4,9 @@
  */
 
 import { fileErrorCode } from "../fs.ts";
-import { BackendError, type ObjectBody, type ObjectInfo, type ObjectStream } from "./backend.ts";
+import { BackendError, type ObjectBody, type ObjectInfo, type ObjectStream, oversized } from "./backend.ts";
 import { isKeyPart, RESERVED_PART } from "./object_key.ts";
-import { backendError, contentEtag, etagOfFile, inTheWay, SMALL_BYTES } from "./_local_files.ts";
+import { backendError, contentEtag, etagOfFile, SMALL_BYTES } from "./_local_files.ts";
 
 /** Up to here a read from the page cache is faster than a turn of the event loop. */
 const SYNC_READ_BYTES = 256 * 1024;
@@ -62,9 +62,7 @@ export async function readRange(path: string, key: string, offset: number, lengt
 export async function readWhole(path: string, key: string, max_bytes: number): Promise<ObjectBody> {
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
     using object = new OpenObject(path, key);
-    if (object.size > max_bytes) {
-      throw new BackendError("unavailable", key, `Cannot read ${key}: it has ${object.size} bytes, over ${max_bytes}`);
-    }
+    if (object.size > max_bytes) throw oversized(key, object.size, max_bytes);
     const bytes = await object.read(0, object.size);
     if (object.size <= SMALL_BYTES) return { bytes, etag: contentEtag(bytes) };
     // The etag of a large object comes from its name's file: it counts if that is still the one just read.
@@ -102,6 +100,9 @@ export function streamObject(path: string, key: string): ObjectStream {
   return { size: object.size, chunks: { [Symbol.asyncIterator]: () => iterator } };
 }
 
+/** Where a directory has the name of an object, below `refs/<database>/` and `data/<lineage>/`. */
+const OBJECT_PLACE = /^[^/]+\/[^/]+\/.*\.(?:json|zst|raw|idx)\/$/;
+
 /** Objects below the directory `path`, whose keys begin with `prefix`, then `start`; sorted by key. */
 export async function* walk(path: string, prefix: string, start: string): AsyncIterable<ObjectInfo> {
   const entries: { name: string; entry: Deno.DirEntry }[] = [];
@@ -118,9 +119,14 @@ export async function* walk(path: string, prefix: string, start: string): AsyncI
   entries.sort((a, b) => a.name < b.name ? -1 : 1);
   for (const { name, entry } of entries) {
     const key = prefix + name;
-    if (entry.isDirectory) yield* walk(`${path}/${entry.name}`, key, "");
-    else if (entry.isFile) yield* sized(`${path}/${entry.name}`, key);
-    else throw inTheWay(key, `${path}/${entry.name}`, "neither a directory nor a regular file");
+    let none = true;
+    if (entry.isFile) yield* sized(`${path}/${entry.name}`, key);
+    else if (entry.isDirectory) {
+      for await (const each of walk(`${path}/${entry.name}`, key, "")) yield (none = false, each);
+    }
+    // What is no object has a place in the listing, and says what it is when it is read: it keeps no other from its
+    // reader, and is not taken for one that was deleted.
+    if (entry.isDirectory ? none && OBJECT_PLACE.test(key) : !entry.isFile) yield { key: prefix + entry.name, size: 0 };
   }
 }
 

@@ -3,7 +3,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { fileErrorCode, writeAll, writeAllSync } from "../fs.ts";
+import { fileErrorCode, fsyncFile, writeAll, writeAllSync } from "../fs.ts";
 import type { Body } from "./backend.ts";
 import { backendError, contentEtag, etagOfFile, hashEtag, SMALL_BYTES } from "./_local_files.ts";
 
@@ -49,12 +49,7 @@ export async function stageBody(path: string, key: string, body: Body): Promise<
 /** Makes a staged file that something else wrote durable and private. */
 export async function settleStaged(path: string): Promise<void> {
   Deno.chmodSync(path, 0o600);
-  const file = Deno.openSync(path, { write: true });
-  try {
-    await file.sync();
-  } finally {
-    file.close();
-  }
+  await fsyncFile(path);
 }
 
 /** Removes the temporary files in `directory` that are old and that no process is writing. */

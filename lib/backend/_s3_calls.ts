@@ -5,15 +5,10 @@
  */
 
 import { Readable } from "node:stream";
-import type {
-  $Command,
-  S3Client,
-  S3ClientResolvedConfig,
-  ServiceInputTypes,
-  ServiceOutputTypes,
-} from "../packages/s3_sdk.ts";
+import type { S3Client, S3Command } from "../packages/s3_sdk.ts";
 import type { Clock, RandomBytes } from "../clock.ts";
 import { asFailure, S3Failure } from "./_s3_failure.ts";
+import { withDeadline } from "../deadline.ts";
 
 /** How long each kind of call may take. The defaults are the contract's numbers. */
 export interface S3Deadlines {
@@ -44,15 +39,6 @@ const LONGEST_WAIT_MS = 5_000;
 /** Request bodies go to the socket in pieces of this size, so that the end of sending is seen. */
 const PIECE_BYTES = 64 * 1024;
 
-/** Any command of the SDK. */
-export type S3Command<I extends ServiceInputTypes, O extends ServiceOutputTypes> = $Command<
-  I,
-  O,
-  S3ClientResolvedConfig,
-  ServiceInputTypes,
-  ServiceOutputTypes
->;
-
 export interface S3CallsOptions {
   clock: Clock;
   random: RandomBytes;
@@ -72,7 +58,6 @@ export class S3Calls {
     this.deadlines = options.deadlines;
   }
 
-  /** The deadline of a buffered call that moves `bytes`. */
   bufferedMs(bytes = 0): number {
     return this.deadlines.buffered_ms + Math.ceil(bytes / this.deadlines.floor_bytes_per_second * 1000);
   }
@@ -83,10 +68,7 @@ export class S3Calls {
    * @param total_ms Deadline of the whole call; without it only the start of the answer has one.
    * @throws {S3Failure}
    */
-  async once<I extends ServiceInputTypes, O extends ServiceOutputTypes>(
-    command: S3Command<I, O>,
-    total_ms?: number,
-  ): Promise<O> {
+  async once<O extends object>(command: S3Command<O>, total_ms?: number): Promise<O> {
     const done = new AbortController();
     const cancel = new AbortController();
     let fail: (failure: S3Failure) => void = () => {};
@@ -138,7 +120,6 @@ export class S3Calls {
     }
   }
 
-  /** Whether a `count`-th attempt may be followed by another. */
   mayRepeat(count: number): boolean {
     return count < MAX_ATTEMPTS;
   }
@@ -151,11 +132,13 @@ export class S3Calls {
 
   /** The chunks of a download; each must come within the idle deadline. Leaving the loop ends the request. */
   async *chunks(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    const { idle_ms } = this.deadlines;
+    const stalled = () => new S3Failure("stalled", `read stalled: no byte came within ${Math.round(idle_ms / 1000)} s`);
     const source = body[Symbol.asyncIterator]();
     let ended = false;
     try {
       for (;;) {
-        const next = await this.#unlessIdle(source.next());
+        const next = await withDeadline(source.next(), this.#clock, idle_ms, stalled);
         if (next.done) {
           ended = true;
           return;
@@ -168,22 +151,8 @@ export class S3Calls {
       if (!ended) destroy(body);
     }
   }
-
-  async #unlessIdle<T>(next: Promise<T>): Promise<T> {
-    const done = new AbortController();
-    const { idle_ms } = this.deadlines;
-    const idle = this.#clock.sleep(idle_ms, done.signal).then(() => {
-      throw new S3Failure("stalled", `read stalled: no byte came within ${Math.round(idle_ms / 1000)} s`);
-    });
-    try {
-      return await Promise.race([next, idle]);
-    } finally {
-      done.abort();
-    }
-  }
 }
 
-/** Ends a request whose answer is no longer needed. */
 export function destroy(body: unknown): void {
   if (body instanceof Readable) {
     // Its later errors do not matter.

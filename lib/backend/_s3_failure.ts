@@ -6,7 +6,6 @@
 
 import { BackendError, type BackendErrorCode } from "./backend.ts";
 
-/** What is known of a request that failed. */
 export type FailureKind =
   /** It was never sent: there was no connection. */
   | "unsent"
@@ -40,7 +39,6 @@ export class S3Failure extends Error {
     return this.kind !== "unsent";
   }
 
-  /** Whether trying again may help. */
   get passing(): boolean {
     if (this.kind === "answered") {
       return this.status >= 500 && !this.full && this.status !== 501 || RETRIED.has(this.reason);

@@ -8,13 +8,13 @@
  */
 
 import { BackendError } from "./backend.ts";
+import { inParallel } from "../in_parallel.ts";
 import type { S3Objects, S3Part } from "./_s3_objects.ts";
 import { decide, type Write } from "./_s3_write.ts";
 
 const PARTS_AT_ONCE = 2;
 /** Copied parts under way at once: their bytes do not pass through here. */
 const COPIES_AT_ONCE = 8;
-/** The most parts that a server takes. */
 const MAX_PARTS = 10_000;
 /** Bytes of a copied part; more for objects that would have too many. */
 const COPY_PART_BYTES = 512 * 1024 * 1024;
@@ -61,7 +61,8 @@ async function inParts(
   const { calls } = objects;
   const upload = await calls.repeated(() => objects.begin(write.key, write.mark));
   try {
-    const parts = await bounded(jobs(upload), at_once, (job) => calls.repeated(job));
+    const parts: S3Part[] = [];
+    await inParallel(jobs(upload), at_once, async (job) => void parts.push(await calls.repeated(job)));
     parts.sort((a, b) => a.PartNumber - b.PartNumber);
     return await decide(objects, write, (condition) => objects.complete(write.key, upload, parts, condition));
   } catch (error) {
@@ -69,31 +70,6 @@ async function inParts(
     await objects.abandon(write.key, upload).catch(() => {});
     throw error;
   }
-}
-
-/** Runs `jobs`, at most `at_once` together; the next is requested when there is room. After a failure none is left running. */
-async function bounded<J, T>(
-  jobs: Iterable<J> | AsyncIterable<J>,
-  at_once: number,
-  run: (job: J) => Promise<T>,
-): Promise<T[]> {
-  const results: T[] = [];
-  const running = new Set<Promise<void>>();
-  let failed: { error: unknown } | undefined;
-  try {
-    for await (const job of jobs) {
-      const task = run(job)
-        .then((result) => void results.push(result), (error) => void (failed ??= { error }))
-        .finally(() => running.delete(task));
-      running.add(task);
-      if (running.size >= at_once) await Promise.race(running);
-      if (failed) break;
-    }
-  } finally {
-    await Promise.all(running);
-  }
-  if (failed) throw failed.error;
-  return results;
 }
 
 /** The chunks of a body, joined and cut to exactly `size` bytes each but the last. */

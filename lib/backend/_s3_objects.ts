@@ -8,7 +8,7 @@
 
 import type { ObjectInfo } from "./backend.ts";
 import { destroy, type S3Calls } from "./_s3_calls.ts";
-import type { S3Sdk } from "../packages/s3_sdk.ts";
+import type { S3Command, S3Sdk } from "../packages/s3_sdk.ts";
 import { asFailure, S3Failure } from "./_s3_failure.ts";
 
 /** Metadata that names a conditional write. */
@@ -21,7 +21,6 @@ export type Condition = "new" | { if_match: string };
 export interface S3Head {
   size: number;
   etag: string;
-  /** The mark of the conditional write that made it. */
   mark?: string;
   /** When it was written, and the time of the request, both by the server's clock; present for a placeholder. */
   gone?: { since_ms: number; now_ms: number };
@@ -140,39 +139,32 @@ export class S3Objects {
     bytes: Uint8Array,
     options: { condition?: Condition; mark?: string; gone?: boolean } = {},
   ): Promise<string> {
-    const { ETag } = await this.calls.once(
-      new this.sdk.PutObjectCommand({
-        ...this.#at(key),
-        ...conditionOf(options.condition),
-        Body: bytes,
-        ContentLength: bytes.length,
-        Metadata: metadataOf(options),
-      }),
-      this.calls.bufferedMs(bytes.length),
-    );
-    return normalEtag(ETag);
+    const command = new this.sdk.PutObjectCommand({
+      ...this.#at(key),
+      ...conditionOf(options.condition),
+      Body: bytes,
+      ContentLength: bytes.length,
+      Metadata: metadataOf(options),
+    });
+    return normalEtag((await this.calls.once(command, this.calls.bufferedMs(bytes.length))).ETag);
   }
 
   /** Deletes an object; most servers do not tell whether there was one. */
   async remove(key: string, if_match?: string): Promise<void> {
+    const condition = if_match === undefined ? {} : { IfMatch: `"${if_match}"` };
     await this.calls.once(
-      new this.sdk.DeleteObjectCommand({
-        ...this.#at(key),
-        ...(if_match === undefined ? {} : { IfMatch: `"${if_match}"` }),
-      }),
+      new this.sdk.DeleteObjectCommand({ ...this.#at(key), ...condition }),
       this.calls.bufferedMs(),
     );
   }
 
   async page(prefix: string, token?: string): Promise<{ objects: ObjectInfo[]; next?: string }> {
-    const answer = await this.calls.once(
-      new this.sdk.ListObjectsV2Command({
-        Bucket: this.#bucket,
-        Prefix: this.#prefix + prefix,
-        ...(token === undefined ? {} : { ContinuationToken: token }),
-      }),
-      this.calls.bufferedMs(),
-    );
+    const command = new this.sdk.ListObjectsV2Command({
+      Bucket: this.#bucket,
+      Prefix: this.#prefix + prefix,
+      ...(token === undefined ? {} : { ContinuationToken: token }),
+    });
+    const answer = await this.calls.once(command, this.calls.bufferedMs());
     const objects = (answer.Contents ?? []).flatMap(({ Key, Size }) =>
       Key === undefined ? [] : [{ key: Key.slice(this.#prefix.length), size: Size ?? 0 }]
     );
@@ -189,40 +181,31 @@ export class S3Objects {
 
   /** Copies an object of `size` bytes within the server, in one request. */
   async copy(from: string, to: string, source: { etag: string; size: number }): Promise<void> {
-    const { CopyObjectResult } = await this.calls.once(
-      new this.sdk.CopyObjectCommand({
-        ...this.#at(to),
-        CopySource: this.#source(from),
-        CopySourceIfMatch: `"${source.etag}"`,
-      }),
-      this.calls.bufferedMs(source.size),
-    );
-    normalEtag(CopyObjectResult?.ETag);
+    const command = new this.sdk.CopyObjectCommand({
+      ...this.#at(to),
+      CopySource: this.#source(from),
+      CopySourceIfMatch: `"${source.etag}"`,
+    });
+    normalEtag((await this.calls.once(command, this.calls.bufferedMs(source.size))).CopyObjectResult?.ETag);
   }
 
-  /** Begins a multipart upload; returns its id. */
   async begin(key: string, mark: string): Promise<string> {
-    const { UploadId } = await this.calls.once(
-      new this.sdk.CreateMultipartUploadCommand({ ...this.#at(key), Metadata: { [MARK]: mark } }),
-      this.calls.deadlines.part_ms,
-    );
+    const command = new this.sdk.CreateMultipartUploadCommand({ ...this.#at(key), Metadata: { [MARK]: mark } });
+    const { UploadId } = await this.#part(command);
     if (UploadId === undefined) throw new S3Failure("lost", "the server's answer has no upload id");
     return UploadId;
   }
 
   /** Uploads a part; the first is 1. */
   async uploadPart(key: string, upload: string, number: number, bytes: Uint8Array): Promise<S3Part> {
-    const { ETag } = await this.calls.once(
-      new this.sdk.UploadPartCommand({
-        ...this.#at(key),
-        UploadId: upload,
-        PartNumber: number,
-        Body: bytes,
-        ContentLength: bytes.length,
-      }),
-      this.calls.deadlines.part_ms,
-    );
-    return { PartNumber: number, ETag: `"${normalEtag(ETag)}"` };
+    const command = new this.sdk.UploadPartCommand({
+      ...this.#at(key),
+      UploadId: upload,
+      PartNumber: number,
+      Body: bytes,
+      ContentLength: bytes.length,
+    });
+    return { PartNumber: number, ETag: `"${normalEtag((await this.#part(command)).ETag)}"` };
   }
 
   /** Makes a part of the bytes [first..last] of another object. */
@@ -232,39 +215,34 @@ export class S3Objects {
     number: number,
     source: { key: string; etag: string; first: number; last: number },
   ): Promise<S3Part> {
-    const { CopyPartResult } = await this.calls.once(
-      new this.sdk.UploadPartCopyCommand({
-        ...this.#at(key),
-        UploadId: upload,
-        PartNumber: number,
-        CopySource: this.#source(source.key),
-        CopySourceIfMatch: `"${source.etag}"`,
-        CopySourceRange: `bytes=${source.first}-${source.last}`,
-      }),
-      this.calls.deadlines.part_ms,
-    );
-    return { PartNumber: number, ETag: `"${normalEtag(CopyPartResult?.ETag)}"` };
+    const command = new this.sdk.UploadPartCopyCommand({
+      ...this.#at(key),
+      UploadId: upload,
+      PartNumber: number,
+      CopySource: this.#source(source.key),
+      CopySourceIfMatch: `"${source.etag}"`,
+      CopySourceRange: `bytes=${source.first}-${source.last}`,
+    });
+    return { PartNumber: number, ETag: `"${normalEtag((await this.#part(command)).CopyPartResult?.ETag)}"` };
   }
 
   /** Makes an object of the parts; returns its etag. */
   async complete(key: string, upload: string, parts: S3Part[], condition?: Condition): Promise<string> {
-    const { ETag } = await this.calls.once(
-      new this.sdk.CompleteMultipartUploadCommand({
-        ...this.#at(key),
-        ...conditionOf(condition),
-        UploadId: upload,
-        MultipartUpload: { Parts: parts },
-      }),
-      this.calls.deadlines.part_ms,
-    );
-    return normalEtag(ETag);
+    const command = new this.sdk.CompleteMultipartUploadCommand({
+      ...this.#at(key),
+      ...conditionOf(condition),
+      UploadId: upload,
+      MultipartUpload: { Parts: parts },
+    });
+    return normalEtag((await this.#part(command)).ETag);
   }
 
   async abandon(key: string, upload: string): Promise<void> {
-    await this.calls.once(
-      new this.sdk.AbortMultipartUploadCommand({ ...this.#at(key), UploadId: upload }),
-      this.calls.deadlines.part_ms,
-    );
+    await this.#part(new this.sdk.AbortMultipartUploadCommand({ ...this.#at(key), UploadId: upload }));
+  }
+
+  #part<O extends object>(command: S3Command<O>): Promise<O> {
+    return this.calls.once(command, this.calls.deadlines.part_ms);
   }
 }
 

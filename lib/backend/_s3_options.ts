@@ -8,7 +8,6 @@ import { BackendError } from "./backend.ts";
 import { isKeyPart } from "./object_key.ts";
 import type { S3Deadlines } from "./_s3_calls.ts";
 
-/** Connections to one server. */
 const MAX_CONNECTIONS = 64;
 
 /** Who asks, where the default chain of the SDK (environment, ~/.aws, instance) is not to decide. */
@@ -21,30 +20,31 @@ export interface S3Credentials {
   session_token?: string;
 }
 
-/** What `S3Backend.open` accepts. */
-export interface S3BackendOptions {
-  /** The bucket, which exists. */
-  bucket: string;
-  /** Beginning of the store's keys, `/`-separated; none for the whole bucket. */
-  prefix?: string;
+/** How an S3 server is reached. */
+export interface S3StoreOptions {
   /** The server's URL; default AWS. */
   endpoint?: string;
   /** Default `us-east-1`, which servers other than AWS mostly accept. */
   region?: string;
   /** Whether the bucket is in the path and not in the host's name; default: yes with an endpoint. */
   path_style?: boolean;
-  /** Default: the SDK's chain. */
+  /** Credentials; by default those of the environment, ~/.aws or the instance. */
   credentials?: S3Credentials;
+}
+
+export interface S3BackendOptions extends S3StoreOptions {
+  bucket: string;
+  /** Beginning of the store's keys, `/`-separated; none for the whole bucket. */
+  prefix?: string;
   /**
    * Whether a delete under a condition (`If-Match`) is known to be decided at once with a rival write, as AWS promises;
    * default: only without an endpoint. Servers exist that look and then delete, and no probe can be sure to see that.
    */
   atomic_delete?: boolean;
-  /** Time, by default the system's. */
+  /** Write nothing, also nothing that would show how the server writes: only reading works then. */
+  read_only?: boolean;
   clock?: Clock;
-  /** Randomness, by default the system's. */
   random?: RandomBytes;
-  /** Deadlines other than the contract's. */
   deadlines?: Partial<S3Deadlines>;
   /** Bytes of an uploaded part, at least 5 MiB; default 16 MiB. */
   part_bytes?: number;
@@ -68,7 +68,6 @@ export function placeOf(options: S3BackendOptions): { bucket: string; prefix: st
   return { bucket, prefix: parts.map((part) => `${part}/`).join(""), url };
 }
 
-/** What the SDK's client is made with. */
 export function configOf(options: S3BackendOptions): S3ClientConfig {
   const { endpoint, credentials } = options;
   return {

@@ -18,7 +18,6 @@ export interface S3Abilities {
   conditional_delete: boolean;
 }
 
-/** Parallel creates of one key. */
 const RIVALS = 4;
 const text = (value: string): Uint8Array => new TextEncoder().encode(value);
 
@@ -68,7 +67,6 @@ class Probe {
   readonly #objects: S3Objects;
   readonly #url: string;
   readonly #random: RandomBytes;
-  /** An etag that no object has. */
   readonly #wrong: string;
 
   constructor(objects: S3Objects, url: string, random: RandomBytes) {
@@ -158,8 +156,6 @@ class Probe {
   }
 
   #require(holds: boolean, wrong: string): void {
-    if (!holds) {
-      throw new BackendError("denied", "", `Cannot use ${this.#url} as a store: on this server ${wrong}`);
-    }
+    if (!holds) throw new BackendError("denied", "", `Cannot use ${this.#url} as a store: on this server ${wrong}`);
   }
 }

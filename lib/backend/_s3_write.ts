@@ -134,9 +134,7 @@ export async function removeInTwoSteps(objects: S3Objects, write: Write & { cond
   const { key, mark, condition } = write;
   const found = await objects.calls.repeated(() => objects.inspect(key));
   if (found === undefined || found.gone) throw missing(key);
-  if (found.etag !== condition.if_match) {
-    throw new BackendError("precondition_failed", key, `${key} has another etag`);
-  }
+  if (found.etag !== condition.if_match) throw new BackendError("precondition_failed", key, `${key} has another etag`);
   // The mark as its body, so that no two placeholders share an etag.
   const bytes = new TextEncoder().encode(mark);
   await decide(objects, write, (under) => objects.write(key, bytes, { condition: under!, mark, gone: true }));

@@ -11,7 +11,7 @@
 
 import { dirname } from "node:path/posix";
 import type { Clock, RandomBytes } from "../clock.ts";
-import { fileErrorCode, isStillAt } from "../fs.ts";
+import { fileErrorCode, isStillAt, unlockAndClose } from "../fs.ts";
 import { BackendError } from "./backend.ts";
 import { requireDirectories, statOf } from "./_local_files.ts";
 import { sha256 } from "../sha256.ts";
@@ -48,7 +48,7 @@ export class StripeLocks {
       try {
         if (file.tryLockSync(true) && isStillAt(file, path)) return body();
       } finally {
-        file.close();
+        unlockAndClose(file);
       }
       if (this.#clock.monotonic() >= deadline) {
         const reason = `another process has kept its lock for ${MAX_WAIT_MS / 1000} s`;

@@ -40,6 +40,17 @@ export class BackendError extends Error {
   }
 }
 
+/** As the cause of a {@linkcode BackendError}: what has the object's place is none, and stays so until it is moved away. */
+export class NoObject extends Error {
+  override name = "NoObject";
+}
+
+/** The error for an object of more bytes than the caller takes. */
+export function oversized(key: string, size: number, max_bytes: number): BackendError {
+  const message = `Cannot read ${key}: it has ${size} bytes, over ${max_bytes}`;
+  return new BackendError("unavailable", key, message, new NoObject(), "Move it out of the store");
+}
+
 /** Whether `error` is a {@linkcode BackendError} of `code`. */
 export function isBackendError(error: unknown, code: BackendErrorCode): error is BackendError {
   return error instanceof BackendError && error.code === code;
@@ -116,7 +127,10 @@ export interface Backend {
   delete(key: string, options?: { if_match?: string }): Promise<void>;
   /** Copies within the store without passing the bytes through this process where it can. Overwrites `to`. */
   copy(from: string, to: string): Promise<void>;
-  /** Lists keys that begin with `prefix`, in no promised order, reading nothing outside it. */
+  /**
+   * Lists keys that begin with `prefix`, in no promised order, reading nothing outside it. What lies there and is no
+   * object has 0 bytes, and to read it is `denied`.
+   */
   list(prefix: string): AsyncIterable<ObjectInfo>;
 }
 

@@ -35,6 +35,8 @@ export interface LocalBackendOptions {
   random?: RandomBytes;
   /** Absolute path of `cp`, which clones files; spelled as in `--allow-run`. */
   cp_path?: string;
+  /** Make and change nothing in the directory, also no folder for writes: only reading works then. */
+  read_only?: boolean;
 }
 
 /** When a staged object takes its place: only a new name, any name, or only over this etag. */
@@ -45,7 +47,6 @@ type Condition = "new" | "any" | { if_match: string; may_revert?: boolean };
  * file system that can, objects share blocks with other files.
  */
 export class LocalBackend implements Backend {
-  /** `file:///` and the directory. */
   readonly url: string;
   readonly clone?: CloneSupport;
   #root: string;
@@ -78,6 +79,7 @@ export class LocalBackend implements Backend {
    */
   static async open(directory: string, options: LocalBackendOptions = {}): Promise<LocalBackend> {
     const root = resolve(directory);
+    if (options.read_only) return new LocalBackend(root, false, options);
     try {
       await makeRoot(root);
       const staging = `${root}/${RESERVED_PART}/tmp`;
@@ -160,7 +162,6 @@ export class LocalBackend implements Backend {
     }
   }
 
-  /** Finds an object and lets `body` read it. */
   async #read<T>(key: string, body: (object: { path: string; size: number }) => T | Promise<T>): Promise<T> {
     try {
       return await body(statObject(this.#root, parseKey(key)));
@@ -201,7 +202,6 @@ export class LocalBackend implements Backend {
     }
   }
 
-  /** Gives the staged file its name, if `condition` holds. */
   async #place(temporary: string, parts: string[], condition: Condition, fresh: Map<string, string>): Promise<void> {
     const key = parts.join("/");
     const path = `${this.#root}/${key}`;

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { whyNoStrace } from "../../tests/support/strace.ts";
+import { unlockAndClose } from "../fs.ts";
 import { BackendError } from "./backend.ts";
 import { LocalBackend } from "./local.ts";
 
@@ -143,7 +144,7 @@ Deno.test("a writer stopped with a lock makes others fail, not wait without end"
     assertEquals(stuck.code, "unavailable");
     assert(now >= 10_000, `failed after ${now} ms`);
     await backend.create("new", new Uint8Array(1));
-    for (const file of held) file.close();
+    held.forEach(unlockAndClose);
     await backend.replace("k", new Uint8Array(3), etag);
   }));
 

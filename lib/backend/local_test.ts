@@ -123,7 +123,8 @@ Deno.test("nothing is read, written, deleted or listed through a symbolic link",
     }
     assertEquals(await code(() => backend.create("dir/link/new", text("x"))), "denied");
     assertEquals(await code(() => backend.create("dir/object", text("x"))), "denied");
-    assertEquals(await code(() => keys(backend)), "denied");
+    const listed = await Array.fromAsync(backend.list(""));
+    assertEquals(listed.map(({ key, size }) => [key, size]), [["dir/k", 1], ["dir/link", 0], ["dir/object", 0]]);
     assertEquals(Array.from(Deno.readDirSync(`${directory}/outside`), ({ name }) => name), ["secret"]);
     assertEquals(await Deno.readTextFile(`${directory}/outside/secret`), "secret");
   }));
@@ -133,7 +134,7 @@ Deno.test("a FIFO in place of an object is denied, not waited for", () =>
     const backend = await LocalBackend.open(directory);
     await new Deno.Command("mkfifo", { args: [`${directory}/pipe`] }).output();
     assertEquals(await code(() => backend.get("pipe")), "denied");
-    assertEquals(await code(() => keys(backend)), "denied");
+    assertEquals(await Array.fromAsync(backend.list("")), [{ key: "pipe", size: 0 }]);
   }));
 
 Deno.test("a directory in place of an object is denied and named, by reads as by writes", () =>

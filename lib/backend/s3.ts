@@ -9,7 +9,7 @@
 
 import { loadS3Sdk, type S3Client } from "../packages/s3_sdk.ts";
 import { type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
-import { type Backend, BackendError, type Body } from "./backend.ts";
+import { type Backend, BackendError, type Body, oversized } from "./backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream } from "./backend.ts";
 import { parseKey, parsePrefix, RESERVED_PART } from "./object_key.ts";
 import { destroy, S3_DEADLINES, S3Calls } from "./_s3_calls.ts";
@@ -21,7 +21,7 @@ import { probeMultipartCreate, probeS3, type S3Abilities } from "./_s3_probe.ts"
 import { decide, missing, removeIfMatch, removeInTwoSteps } from "./_s3_write.ts";
 
 export type { S3Deadlines } from "./_s3_calls.ts";
-export type { S3BackendOptions, S3Credentials } from "./_s3_options.ts";
+export type { S3BackendOptions, S3Credentials, S3StoreOptions } from "./_s3_options.ts";
 
 const DEFAULT_MAX_BYTES = 16 * 1024 * 1024;
 /** Bytes of an uploaded part; three of them are in memory at most. */
@@ -33,6 +33,9 @@ const SINGLE_COPY_BYTES = 5 * 1024 ** 3;
 
 /** Abilities that servers were found to have, for the life of the process. */
 const known = new Map<string, Promise<S3Abilities>>();
+
+/** What counts for a server that was not asked. */
+const UNKNOWN_ABILITIES: Promise<S3Abilities> = Promise.resolve({ conditional_delete: false });
 
 /** A store in a bucket. Requires `--allow-net` of the server, and `--allow-env` and `--allow-read` of what the SDK's chain reads. */
 export class S3Backend implements Backend {
@@ -75,7 +78,7 @@ export class S3Backend implements Backend {
     const objects = new S3Objects(sdk, calls, { bucket, prefix });
     const place = [options.endpoint, options.region, url].join("\n");
     try {
-      let abilities = known.get(place);
+      let abilities = options.read_only ? UNKNOWN_ABILITIES : known.get(place);
       if (abilities === undefined) known.set(place, abilities = probeS3(objects, url, random));
       return new S3Backend(url, { client, objects, abilities: await abilities }, options);
     } catch (error) {
@@ -99,7 +102,7 @@ export class S3Backend implements Backend {
       const { size, etag, body } = await this.#open(key);
       if (size > max_bytes) {
         destroy(body);
-        throw new BackendError("unavailable", key, `Cannot read ${key}: it has ${size} bytes, over ${max_bytes}`);
+        throw oversized(key, size, max_bytes);
       }
       return { bytes: await this.#collect(body, size), etag };
     });

@@ -3,6 +3,8 @@
  * name that is not allowed fails it, whether set or not.
  */
 
+import type { S3StoreOptions } from "./_s3_options.ts";
+
 /** Names of environment variables, as `--allow-env` takes them. */
 export const S3_ENV: readonly string[] = ["AWS_*", "_X_AMZN_TRACE_ID", "HOME", "HOMEDRIVE", "HOMEPATH", "USERPROFILE"];
 
@@ -15,16 +17,10 @@ export function s3Read(home: string): string[] {
 }
 
 /** Where a bucket is, as far as its host's name depends on it. */
-export interface S3Reach {
+export interface S3Reach extends Pick<S3StoreOptions, "endpoint" | "region" | "path_style"> {
   bucket: string;
-  /** The server's URL; default AWS. */
-  endpoint?: string;
-  region?: string;
-  /** Whether the bucket is in the path; default: yes with an endpoint. */
-  path_style?: boolean;
 }
 
-/** All that reaching a bucket takes, per kind of permission. */
 export interface S3Access {
   /** `host:port` of the server, and of the metadata services that issue credentials where the environment holds none. */
   net: string[];

@@ -6,9 +6,9 @@
  */
 
 import type { Clock } from "../clock.ts";
+import { retryWhileBusy } from "../retry_while_busy.ts";
 import type { FlushResult } from "../store/results.ts";
 import type { DurableHead } from "./_durable_head.ts";
-import { retryWhileBusy } from "./_retry_while_busy.ts";
 import type { Pending } from "./_pending.ts";
 import type { FlushKind, SessionEvent } from "./_session_event.ts";
 
@@ -58,18 +58,20 @@ export class Flusher {
     const started = clock.monotonic();
     const seconds = () => (clock.monotonic() - started) / 1000;
     try {
-      const stored = await retryWhileBusy(clock, () => pending.store());
-      this.#durable_at_ms = clock.monotonic();
+      const stored = await retryWhileBusy(clock, () => pending.store(kind === "manual"));
+      if (!pending.needs_rebase) this.#durable_at_ms = clock.monotonic();
       const { txid } = durable.head;
       if (stored || explicit) onEvent({ type: "flushed", detail: { kind, txid, duration_seconds: seconds() } });
       return { txid, kind: stored?.head.kind ?? "none", pages: stored?.pages ?? 0, bytes: stored?.stored_bytes ?? 0 };
     } catch (error) {
-      const { code, message } = error as { code?: string; message: string };
-      onEvent({
-        type: "flush_failed",
-        detail: { kind, code: code ?? "internal", error: message, duration_seconds: seconds() },
-      });
-      throw error;
+      throw this.refuse(kind, error as Error, seconds());
     }
+  }
+
+  /** Emits the event of a flush that failed after so long, or was not even begun, and returns the error. */
+  refuse(kind: FlushKind, error: Error & { code?: string }, duration_seconds = 0): Error {
+    const { code = "internal", message } = error;
+    this.#options.onEvent({ type: "flush_failed", detail: { kind, code, error: message, duration_seconds } });
+    return error;
   }
 }

@@ -58,6 +58,8 @@ Deno.test("the log is folded when it is large or traffic is over, never when it 
   ]);
   clock.advance(1_000);
   assertEquals([schedule.takeoverDue(0), schedule.takeoverDue(4096)], [false, true]);
+  // Not over what is not stored yet, unless there is much of it.
+  assertEquals([schedule.takeoverDue(4096, false), schedule.takeoverDue(1 << 30, false)], [false, true]);
 });
 
 Deno.test("a blocked takeover is retried at growing intervals until it succeeds", () => {
@@ -98,4 +100,34 @@ Deno.test("jobs run one after the other, also after a failed one", async () => {
   assertEquals(log, ["a", "b", "c"].flatMap((name) => [`${name} begins`, `${name} ends`]));
   assertEquals(outcomes.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled"]);
   assertEquals(serial.busy, false);
+});
+
+Deno.test("a session is in the way of several checkpoints that waited for it, later of one", () => {
+  const clock = new VirtualClock();
+  const schedule = new PollSchedule(clock);
+  let let_through = 0;
+  const looks = (checkpoints: number, every_ms: number) =>
+    Array.from({ length: checkpoints }, () => {
+      clock.advance(every_ms);
+      return schedule.inTheWay(++let_through);
+    });
+  // One a second costs an application next to nothing.
+  assertEquals(looks(30, 1_000).includes(true), false);
+  clock.advance(2_000);
+  assertEquals(looks(8, 20), [false, false, false, false, false, false, false, true]);
+  assertEquals(looks(1, 30_000), [true]);
+  assertEquals(schedule.inTheWay(let_through), true);
+  clock.advance(2_000);
+  assertEquals(schedule.inTheWay(let_through), false);
+  assertEquals(looks(1, 70_000), [false]);
+});
+
+Deno.test("a poll soon follows one that a checkpoint may wait for, but not without end", () => {
+  const clock = new VirtualClock();
+  const schedule = new PollSchedule(clock);
+  schedule.polled(true, 0, true);
+  assertEquals(schedule.delay_ms, 1);
+  let polls = 0;
+  for (; schedule.delay_ms === 1; polls++) schedule.polled(false, 0, true);
+  assert(polls < 30);
 });

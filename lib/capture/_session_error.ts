@@ -2,14 +2,15 @@
  * What errors mean for a session: which of them end it, and how it refuses work afterwards.
  */
 
-import { hasCode, TaskdError } from "../errors.ts";
+import { asKnownError, hasCode, TaskdError } from "../errors.ts";
 
 /** The error that a session ends with, if `error` ends it; undefined if a later try may succeed. */
 export function endingError(error: unknown): TaskdError | undefined {
-  if (!(error instanceof TaskdError)) {
+  const known = asKnownError(error);
+  if (known === undefined) {
     return new TaskdError("internal", `A defect ended the session: ${(error as Error).message}`, { cause: error });
   }
-  return hasCode(error, "fenced", "capture_failed", "not_a_database", "internal") ? error : undefined;
+  return hasCode(known, "fenced", "capture_failed", "not_a_database", "internal") ? known : undefined;
 }
 
 export function closedError(name: string): TaskdError {

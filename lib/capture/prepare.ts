@@ -5,15 +5,14 @@
  */
 
 import { TaskdError } from "../errors.ts";
+import { LOCK_TIMEOUT_MS } from "../retry_while_busy.ts";
 import { CheckoutFile, type FileStamp, stampFile } from "../sqlite/checkout_file.ts";
 import { RebaseNeeded, type WalMark, WalTail } from "../sqlite/wal_tail.ts";
 import { imageSha256 } from "../store/chain_cache.ts";
-import type { CheckoutView } from "../store/checkouts.ts";
+import { type CheckoutView, goneMeanwhile } from "../store/checkouts.ts";
 import { type Point, type StoreContext, targetOf } from "../store/context.ts";
-import type { LongOptions } from "../store/results.ts";
-
-/** How long a session waits for a lock that another process holds; its event loop is blocked meanwhile. */
-const SESSION_BUSY_TIMEOUT_MS = 1_000;
+import { foreignEdits, recoverCheckout } from "../store/ops/recover.ts";
+import type { LongOptions, Recovery } from "../store/results.ts";
 
 export interface Prepared {
   file: CheckoutFile;
@@ -22,6 +21,7 @@ export interface Prepared {
   rebase?: string;
   /** Where the durable head ends in the log, when capturing goes on where a former session was cut off. */
   resumed?: WalMark;
+  recovery?: Recovery | undefined;
 }
 
 export async function prepareCheckout(
@@ -31,30 +31,28 @@ export async function prepareCheckout(
 ): Promise<Prepared> {
   const target = targetOf(point);
   const path = context.workspace.checkout(target.db, target.branch);
-  let fileStamp = context.checkouts.fileStamp(path);
-  let stamp = stampFile(path);
-  let view = context.checkouts.inspect(target);
-  if (view && view.identity !== "current" && !view.stat_clean) {
-    const same = await context.checkouts.unchangedStamp(path, target);
-    if (same === undefined) {
-      throw new TaskdError(
-        "dirty",
-        `Cannot open a session: ${path} holds edits that do not belong to the branch's present history`,
-        { hint: "Save them with sqlite3 .backup, then check the branch out with --force" },
-      );
-    }
-    fileStamp = same;
-  }
-  let known_clean = view?.stat_clean === true && view.identity === "current";
+  const inspect = () => ({
+    fileStamp: context.checkouts.fileStamp(path),
+    stamp: stampFile(path),
+    view: context.checkouts.inspect(target),
+  });
+  let { fileStamp, stamp, view } = inspect();
+  const recovered = view && !view.stat_clean
+    ? await recoverCheckout(context, point, { view, fileStamp }, options)
+    : undefined;
+  if (recovered) ({ fileStamp, stamp, view } = inspect());
+  if (view && view.identity !== "current" && !view.stat_clean) throw foreignEdits(view);
   if (!view || view.identity !== "current") {
     await context.checkouts.restore(target, { ...options, fileStamp });
     stamp = stampFile(path);
-    view = context.checkouts.inspect(target)!;
-    known_clean = view.stat_clean;
+    view = context.checkouts.inspect(target);
+    if (!view) throw goneMeanwhile(path);
   }
-  const file = CheckoutFile.open(view.path, { busy_timeout_ms: SESSION_BUSY_TIMEOUT_MS });
+  const file = CheckoutFile.open(view.path, { busy_timeout_ms: LOCK_TIMEOUT_MS });
   try {
-    return await attach(context, point, file, { view, clean_stamp: known_clean ? stamp : undefined });
+    const prepared = await attach(context, point, file, { view, clean_stamp: view.stat_clean ? stamp : undefined });
+    const adopted: Recovery | undefined = prepared.rebase === undefined ? undefined : { outcome: "adopted" };
+    return { ...prepared, recovery: recovered?.recovery ?? adopted };
   } catch (error) {
     file.close();
     if (!(error instanceof RebaseNeeded)) throw error;
@@ -68,7 +66,7 @@ async function attach(
   file: CheckoutFile,
   { view, clean_stamp }: { view: CheckoutView; clean_stamp: FileStamp | undefined },
 ): Promise<Prepared> {
-  const mark = resumeMark(context, point, view);
+  const mark = view.interrupted ? view.marks.at(-1) : undefined;
   const { tail, resumed } = WalTail.attach(file, mark);
   if (tail.converted) return { file, tail, rebase: "the journal mode was not WAL" };
   if (mark && resumed) return { file, tail, resumed: mark };
@@ -77,7 +75,7 @@ async function attach(
   const untouched = clean_stamp?.size === now?.size && clean_stamp?.mtime_ns === now?.mtime_ns;
   if (clean_stamp && untouched && tail.log_frames === 0) return { file, tail };
   const found = await imageSha256(tail.image());
-  tail.assertNotReset();
+  tail.endImage();
   if (found === await context.cache.sha256(point.address.db, point.chain, point.head.digest)) {
     return { file, tail };
   }
@@ -85,11 +83,4 @@ async function attach(
     ? "a former session was cut off and its place in the log is gone"
     : "the checkout was edited while no session was open";
   return { file, tail, rebase };
-}
-
-/** Where in the log the branch's present head ends, if a session that was cut off wrote that down. */
-function resumeMark(context: StoreContext, { ref }: Point, view: CheckoutView): WalMark | undefined {
-  if (!view.interrupted) return undefined;
-  const record = context.workspace.sessionRecord(view.path);
-  return record?.heads.find(({ txid, digest }) => txid === ref.txid && digest === ref.digest)?.mark ?? undefined;
 }

@@ -9,7 +9,9 @@ import { LocalBackend } from "../backend/local.ts";
 import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { systemClock } from "../clock.ts";
 import { hasCode } from "../errors.ts";
+import { PollSchedule } from "./_poll_schedule.ts";
 import type { CaptureSession } from "./session.ts";
+import { longTest } from "../../tests/support/long.ts";
 
 const NO_FAULTS = () => undefined;
 const NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)";
@@ -29,6 +31,11 @@ const WORK = [
 async function live(seed: number, scene: Scene, on_disk: boolean): Promise<void> {
   let passed_ms = 0;
   const random = new SeededRandom(seed);
+  // The sessions of every other history get out of the application's way again and again.
+  const ways = random.fork();
+  const { inTheWay } = PollSchedule.prototype;
+  PollSchedule.prototype.inTheWay = () => seed % 2 === 0 && ways.chance(0.1);
+  using _restored = { [Symbol.dispose]: () => void (PollSchedule.prototype.inTheWay = inTheWay) };
   const faults = seededFaults(random.fork().bytes, 0.25);
   const path = (await scene.store.checkout(at("app"))).path;
   const application = new DatabaseSync(path);
@@ -110,7 +117,7 @@ Deno.test("what a flush acknowledges is in the store and stays, whatever fails a
 
 const why = await whyNotMountable("xfs");
 
-Deno.test({
+longTest({
   name: `the same where snapshots are clones of the checkout${why}`,
   ignore: why !== "",
   fn: () =>

@@ -229,25 +229,53 @@ Deno.test("a session whose lease was taken over is fenced once, writes nothing m
     await fails("session_failed", session.checkpoint("one"));
     assertEquals(session.status().state, "error");
     assertEquals(session.status().error?.code, "fenced");
-    assertEquals(scene.types, "flush_failed fenced");
+    // Each that was refused counts.
+    const events = "flush_failed fenced flush_failed flush_failed";
+    assertEquals(scene.types, events);
     await session.close();
-    assertEquals(scene.types, "flush_failed fenced session_closed");
+    assertEquals(scene.types, `${events} session_closed`);
     const { ref } = await refs.read("app", "main");
     assertEquals([ref.lease?.holder.split(":")[0], ref.txid], ["other", session.txid]);
     assertEquals(rows(session.checkout), "1");
   }));
 
-Deno.test("a session that could not renew in time fences itself although its lease is not taken", () =>
+Deno.test("a session that could not renew in time takes its lease again and goes on", () =>
   inSession(async (scene, session) => {
     insert(session, 1);
     scene.plan = unavailable("get", "replace");
-    await scene.pass(LEASE_TTL_MS, 1_000);
+    await scene.pass(10 * LEASE_TTL_MS, 1_000);
+    assertEquals(session.status().state, "active");
+    await fails("unavailable", session.flush());
     scene.plan = () => undefined;
-    assertEquals(session.status().error?.code, "fenced");
-    assertEquals(scene.types, "fenced");
-    await fails("session_failed", session.flush());
-    assertEquals(scene.uploads, []);
+    await session.flush();
+    assertEquals(scene.types, "flush_failed lease_retaken flushed");
+    assertEquals(await stored(scene.store, "app"), "1");
+    await fails("lease_held", scene.open());
   }));
+
+Deno.test("a session in error reports what of the log is not captured, and its timer's flushes fail", () =>
+  inSession(async (scene, session) => {
+    insert(session, 1);
+    await session.flush();
+    insert(session, 2);
+    await scene.pass(1_000, 100);
+    const { refs } = scene.store.context;
+    await refs.update("app", "main", (ref) => ({
+      ...ref,
+      epoch: ref.epoch + 1,
+      lease: { holder: "other:0123456789abcdef:01234567", expires_at: "2030-01-01T00:00:00.000Z" },
+    }));
+    await fails("fenced", session.flush());
+    const before = session.status().capture_lag_bytes;
+    assert(before > 0);
+    for (let value = 3; value < 30; value++) insert(session, value);
+    const after = session.status().capture_lag_bytes;
+    assert(after > before && after <= session.status().wal_bytes, `${before} then ${after}`);
+    const failed = () => scene.types.split(" ").filter((type) => type === "flush_failed").length;
+    const counted = failed();
+    await scene.pass(95_000, 1_000);
+    assertEquals(failed() - counted, 3);
+  }, { flush_every_ms: 30_000 }));
 
 Deno.test("an idle session holds its lease for as long as it is open", () =>
   inSession(async (scene, session) => {

@@ -6,20 +6,37 @@
  * next to nothing, since a command line starts with it.
  */
 
+import { type Clock, systemClock } from "../clock.ts";
+import { withDeadline } from "../deadline.ts";
 import { ERROR_CODES, type ErrorCode, messageOf, TaskdError } from "../errors.ts";
 import { writeAll } from "../fs.ts";
+import { type MovingDeadline, MovingDeadlines } from "../moving_deadlines.ts";
+import { isProgress } from "../protocol/codec.ts";
 import { decodeLine, encodeLine, LineSplitter } from "../protocol/lines.ts";
-import type { CallableOp, DaemonEvent, FailureMessage, OpAnswer, OpArgs } from "../protocol/messages.ts";
+import type { AnyDaemonEvent, CallableOp, DaemonEvent, FailureMessage, OpAnswer } from "../protocol/messages.ts";
+import type { OpArgs } from "../protocol/messages.ts";
+import type { OnProgress } from "../store/results.ts";
 import { parseJson } from "../text/json.ts";
 
 /** The longest answer a client takes, in bytes: a listing of some hundred thousand branches. */
 const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
 const READ_BUFFER_BYTES = 64 * 1024;
 
+/** How long a daemon may be silent, in milliseconds: while it works it sends a line every 5 seconds. */
+const SILENCE_MS = 30_000;
+
 /** Options of {@linkcode connect} and {@linkcode subscribe}. */
 export interface ConnectOptions {
+  /** How long a daemon that owes an answer may be silent, in milliseconds; 30 seconds by default. */
+  silence_ms?: number;
+  /** A test's time. */
+  clock?: Clock;
   /** Ends the connection: calls that wait fail with `interrupted`, a subscription ends. */
   signal?: AbortSignal | undefined;
+}
+
+interface WaitingCall extends PromiseWithResolvers<object> {
+  onProgress: OnProgress | undefined;
 }
 
 /**
@@ -45,7 +62,7 @@ export interface ConnectOptions {
  */
 export class Client {
   readonly #lines: AnswerLines;
-  readonly #waiting: PromiseWithResolvers<object>[] = [];
+  readonly #waiting: WaitingCall[] = [];
   #sending: Promise<unknown> = Promise.resolve();
   #reading: Promise<void> | undefined;
   #unsent: unknown;
@@ -57,16 +74,18 @@ export class Client {
   }
 
   /**
-   * Runs an operation.
+   * Runs an operation. A connection that is closed before the answer ends the work early.
    *
    * @param op Its name; {@linkcode OpTypes} lists them with what they take and answer.
-   * @throws {TaskdError} with the code the daemon gave, or `daemon_unreachable` when the connection ends first.
+   * @throws {TaskdError} with the code the daemon gave, or `daemon_unreachable` when the connection ends first or the
+   * daemon is silent for too long.
    */
-  async call<O extends CallableOp>(op: O, args: OpArgs<O>): Promise<OpAnswer<O>> {
+  async call<O extends CallableOp>(op: O, args: OpArgs<O>, onProgress?: OnProgress): Promise<OpAnswer<O>> {
     if (this.#failure !== undefined) throw this.#failure;
-    const waiting = Promise.withResolvers<object>();
+    const waiting = { ...Promise.withResolvers<object>(), onProgress };
     this.#waiting.push(waiting);
-    const line = encodeLine({ ...args, op });
+    this.#lines.expect((error) => this.#fail(error));
+    const line = encodeLine({ ...args, op, progress: true });
     // A daemon that ends the connection may have sent the reason before: that is read first.
     this.#sending = this.#sending.then(() => this.#lines.write(line)).catch((error) => this.#unsent ??= error);
     this.#reading ??= this.#read();
@@ -74,7 +93,7 @@ export class Client {
     return answer as OpAnswer<O>;
   }
 
-  /** Resolves when the daemon has ended the connection, as it does at the end of a shutdown. */
+  /** Resolves when the connection has ended, however that was: the daemon ends it at the end of a shutdown. */
   async closed(): Promise<void> {
     await (this.#reading ??= this.#read());
   }
@@ -91,11 +110,21 @@ export class Client {
 
   async #read(): Promise<void> {
     try {
-      for await (const message of this.#lines.messages()) this.#waiting.shift()?.resolve(message);
+      for await (const message of this.#lines.messages()) this.#receive(message);
       this.#fail(this.#unsent ?? unanswered());
     } catch (error) {
       this.#fail(error);
     }
+  }
+
+  #receive(message: object): void {
+    if (isProgress(message)) {
+      const { done_bytes, total_bytes } = message.progress;
+      if (done_bytes !== undefined) this.#waiting[0]?.onProgress?.(done_bytes, total_bytes);
+      return;
+    }
+    this.#waiting.shift()?.resolve(message);
+    if (this.#waiting.length === 0) this.#lines.expectNothing();
   }
 
   #fail(error: unknown): void {
@@ -137,18 +166,25 @@ export async function connect(socket: string, options: ConnectOptions = {}): Pro
  *
  * @throws {TaskdError} `daemon_unreachable` when no daemon answers there or the stream broke.
  */
-export async function* subscribe(
+export async function* subscribe<M extends boolean = false>(
   socket: string,
   options: ConnectOptions & {
     /** Called once the daemon has acknowledged: later events will be seen. */
     onSubscribed?: () => void;
+    /** Whether events of the further types come, too. */
+    more?: M;
   } = {},
-): AsyncGenerator<DaemonEvent, void, void> {
+): AsyncGenerator<M extends true ? AnyDaemonEvent : DaemonEvent, void, void> {
   const lines = await AnswerLines.connect(socket, options);
   try {
-    const unsent = await lines.write(encodeLine({ op: "subscribe" })).then(unanswered, brokenError);
+    const request = { op: "subscribe", ...(options.more ? { more: true } : {}) };
+    const silent = Promise.withResolvers<never>();
+    silent.promise.catch(() => {});
+    lines.expect(silent.reject);
+    const unsent = await lines.write(encodeLine(request)).then(unanswered, brokenError);
     const messages = lines.messages();
-    const ack = await messages.next();
+    const ack = await Promise.race([messages.next(), silent.promise]);
+    lines.expectNothing();
     if (ack.done) throw unsent;
     successOf(ack.value);
     options.onSubscribed?.();
@@ -165,21 +201,45 @@ class AnswerLines {
   readonly #conn: Deno.UnixConn;
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort = () => this.close();
+  readonly #deadlines: MovingDeadlines;
+  readonly #deadline: MovingDeadline;
+  readonly #silence_ms: number;
+  readonly #socket: string;
   #closed = false;
 
-  private constructor(conn: Deno.UnixConn, signal: AbortSignal | undefined) {
+  private constructor(conn: Deno.UnixConn, socket: string, options: ConnectOptions) {
+    const { signal, clock = systemClock, silence_ms = SILENCE_MS } = options;
     this.#conn = conn;
+    this.#socket = socket;
     this.#signal = signal;
+    this.#silence_ms = silence_ms;
+    this.#deadlines = new MovingDeadlines(clock);
+    this.#deadline = this.#deadlines.create();
     signal?.addEventListener("abort", this.#onAbort, { once: true });
     if (signal?.aborted) this.close();
   }
 
-  static async connect(socket: string, { signal }: ConnectOptions): Promise<AnswerLines> {
+  static async connect(socket: string, options: ConnectOptions): Promise<AnswerLines> {
+    const { clock = systemClock, silence_ms = SILENCE_MS } = options;
+    // A daemon that accepts no more has a full queue, where a connection waits.
+    const connecting = Deno.connect({ transport: "unix", path: socket });
     try {
-      return new AnswerLines(await Deno.connect({ transport: "unix", path: socket }), signal);
+      return new AnswerLines(await withDeadline(connecting, clock, silence_ms), socket, options);
     } catch (error) {
-      throw connectError(socket, error);
+      if (!(error instanceof DOMException)) throw connectError(socket, error);
+      connecting.then((conn) => conn.close(), () => {});
+      throw silentError(socket, silence_ms);
     }
+  }
+
+  /** From now on a message has to come within the time for silence, again and again; `failed` gets the error. */
+  expect(failed: (error: TaskdError) => void): void {
+    this.#deadline.setIdle(this.#silence_ms, () => failed(silentError(this.#socket, this.#silence_ms)));
+  }
+
+  /** No message has to come. */
+  expectNothing(): void {
+    this.#deadline.clear();
   }
 
   async write(bytes: Uint8Array): Promise<void> {
@@ -198,6 +258,7 @@ class AnswerLines {
         throw this.#explained(error);
       });
       if (count === null) return;
+      this.#deadline.progress();
       for (const line of splitter.push(buffer.subarray(0, count))) {
         if (line.kind === "too_long") {
           throw new TaskdError("too_large", `The daemon's answer has more than ${MAX_ANSWER_BYTES} bytes`);
@@ -210,6 +271,7 @@ class AnswerLines {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#deadlines.close();
     this.#signal?.removeEventListener("abort", this.#onAbort);
     this.#conn.close();
   }
@@ -237,6 +299,13 @@ function successOf(message: object): object & { ok: true } {
 
 function unanswered(): TaskdError {
   return new TaskdError("daemon_unreachable", "The daemon closed the connection before it answered");
+}
+
+function silentError(socket: string, silence_ms: number): TaskdError {
+  const seconds = silence_ms / 1_000;
+  return new TaskdError("daemon_unreachable", `The daemon at ${socket} has been silent for ${seconds} seconds`, {
+    hint: "It may be stopped, swapped out or stuck: see its process with ps; kill -CONT resumes it, kill ends it",
+  });
 }
 
 function brokenError(error: unknown): TaskdError {

@@ -43,10 +43,14 @@
 
 export { type Client, connect, type ConnectOptions, subscribe } from "./client.ts";
 export type {
+  AnyDaemonEvent,
+  AnyEventType,
   CallableOp,
   DaemonEvent,
   EventDetails,
+  EventOf,
   EventType,
+  MoreEventDetails,
   OpAnswer,
   OpArgs,
   OpName,

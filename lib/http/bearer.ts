@@ -9,7 +9,6 @@ import { sha256, sha256Hex } from "../sha256.ts";
 /** Characters of a fingerprint; the contract's number. */
 export const FINGERPRINT_CHARS = 8;
 
-/** Checks a presented token against the one of this program. */
 export class BearerCheck {
   readonly #digest: Uint8Array;
   /** Identifies the token in logs: the first {@linkcode FINGERPRINT_CHARS} hex digits of its SHA-256. */

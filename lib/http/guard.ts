@@ -1,15 +1,17 @@
 /**
- * The connection guard: sits between clients and Deno.serve, which has no timeouts of its own
- * and cannot disconnect a stalled reader. It accepts on the public address, pipes each connection to the
- * server's internal one, and ends it when a deadline passes: the peer gets a reset, and all memory
+ * The connection guard: sits between clients and Deno.serve, which has no timeouts and no bounds of its own
+ * and cannot disconnect a stalled reader. It accepts on the public address, pipes each connection to a
+ * server of its own, and ends it when a deadline passes: the peer gets a reset, and all memory
  * that was held for it is free.
  *
- * The guard does not read HTTP. It learns the state of a request from the server
- * (the internal connection's local port pairs the two) and from arriving bytes.
+ * The guard does not read HTTP. It learns the state of a request from the connection's server and from arriving bytes.
+ * That server is made for one connection and cannot be reached by another: see connection_server.ts.
  */
 
 import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
 import { isClientGone } from "./accept.ts";
+import type { ConnectionServer, ConnectionServers } from "./connection_server.ts";
 
 /** Deadlines in milliseconds; the contract's numbers. */
 export const HTTP_TIMEOUTS = {
@@ -27,17 +29,15 @@ export const HTTP_TIMEOUTS = {
 
 export type HttpTimeouts = typeof HTTP_TIMEOUTS;
 
-/** At most this many connections at once; further ones are closed at once. */
+/** At most this many connections at once unless there is another bound; further ones are closed at once. */
 export const MAX_HTTP_CONNECTIONS = 2_048;
 const CHUNK_BYTES = 16 << 10;
 /** After the last answer of a connection, what still comes is dropped for so long, and no more than so many bytes: closing
  * at once would reset the connection before the answer has been read. */
 const LINGER_MS = 1_000;
 const LINGER_BYTES = 16 << 20;
-/** How often deadlines are checked. */
 const TICK_MS = 250;
 
-/** What a guard accepts on. */
 export interface GuardedListener {
   readonly addr: Deno.Addr;
   accept(): Promise<Deno.Conn>;
@@ -57,7 +57,6 @@ export interface GuardedRequest {
   responseDone(): void;
   /** Aborted when the client will send nothing more: most likely it is gone. An answer still reaches one that listens. */
   readonly gone: AbortSignal;
-  /** Where the client is. */
   readonly peer: Deno.Addr;
 }
 
@@ -65,7 +64,7 @@ type Phase = "idle" | "head" | "body" | "response" | "linger";
 
 class Connection {
   readonly #client: Deno.Conn;
-  readonly #server: Deno.TcpConn;
+  readonly #server: Deno.Conn;
   readonly #clock: Clock;
   readonly #timeouts: HttpTimeouts;
   #phase: Phase = "head";
@@ -83,7 +82,7 @@ class Connection {
   readonly #ended = Promise.withResolvers<void>();
   readonly #gone = new AbortController();
 
-  constructor(client: Deno.Conn, server: Deno.TcpConn, clock: Clock, timeouts: HttpTimeouts) {
+  constructor(client: Deno.Conn, server: Deno.Conn, clock: Clock, timeouts: HttpTimeouts) {
     this.#client = client;
     this.#server = server;
     this.#clock = clock;
@@ -216,10 +215,10 @@ class Connection {
 
 export class ConnectionGuard {
   readonly #listener: GuardedListener;
-  readonly #backend: { hostname: string; port: number };
+  readonly #options: GuardOptions;
   readonly #clock: Clock;
   readonly #timeouts: HttpTimeouts;
-  readonly #connections = new Map<number, Connection>();
+  readonly #connections = new Set<Connection>();
   /** Those and the ones that are not paired yet. */
   #accepted = 0;
   readonly #stop = new AbortController();
@@ -229,7 +228,7 @@ export class ConnectionGuard {
 
   private constructor(listener: GuardedListener, options: GuardOptions) {
     this.#listener = listener;
-    this.#backend = options.backend;
+    this.#options = options;
     this.#clock = options.clock;
     this.#timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
     this.#accepting = this.#accept();
@@ -255,15 +254,6 @@ export class ConnectionGuard {
     return this.#connections.size;
   }
 
-  /**
-   * Records that the server has read the head of a request that came from `port`.
-   *
-   * @returns Undefined for a connection that did not come through the guard: it must be refused.
-   */
-  requestBegan(port: number): GuardedRequest | undefined {
-    return this.#connections.get(port)?.requestBegan();
-  }
-
   /** Stops accepting; connections go on. */
   stopAccepting(): void {
     try {
@@ -275,13 +265,13 @@ export class ConnectionGuard {
 
   /** Resolves when every connection has been ended by one of its sides. */
   async drained(): Promise<void> {
-    await Promise.all([...this.#connections.values()].map((connection) => connection.ended));
+    await Promise.all([...this.#connections].map((connection) => connection.ended));
   }
 
   async close(): Promise<void> {
     this.stopAccepting();
     this.#stop.abort();
-    for (const connection of this.#connections.values()) connection.close();
+    for (const connection of this.#connections) connection.close();
     await Promise.all([this.#left_open || this.#accepting, this.#ticking]);
   }
 
@@ -294,11 +284,12 @@ export class ConnectionGuard {
         if (this.#stop.signal.aborted || error instanceof Deno.errors.BadResource) return;
         if (error instanceof Deno.errors.Interrupted) return;
         if (isClientGone(error)) continue;
+        this.#options.log?.(`accept failed: ${messageOf(error)}`);
         // Out of descriptors: wait a moment, go on.
         await this.#clock.sleep(100, this.#stop.signal).catch(() => {});
         continue;
       }
-      if (this.#accepted >= MAX_HTTP_CONNECTIONS) client.close();
+      if (this.#accepted >= (this.#options.max_connections ?? MAX_HTTP_CONNECTIONS)) client.close();
       else this.#serve(client);
     }
   }
@@ -313,25 +304,31 @@ export class ConnectionGuard {
   }
 
   async #pair(client: Deno.Conn): Promise<void> {
-    let server: Deno.TcpConn;
+    const { servers, answer } = this.#options;
+    let server: ConnectionServer;
     try {
-      server = await Deno.connect({ ...this.#backend, transport: "tcp" });
-    } catch {
+      server = await servers.open((request, completed) => {
+        const guarded = connection.requestBegan();
+        completed.finally(() => guarded.responseDone());
+        return answer(request, guarded);
+      });
+    } catch (error) {
+      // Out of descriptors, or the server ends.
+      this.#options.log?.(`a connection cannot be served: ${messageOf(error)}`);
       client.close();
       return;
     }
-    const { port } = server.localAddr as Deno.NetAddr;
-    const connection = new Connection(client, server, this.#clock, this.#timeouts);
-    this.#connections.set(port, connection);
+    const connection = new Connection(client, server.conn, this.#clock, this.#timeouts);
+    this.#connections.add(connection);
     try {
       if ("setNoDelay" in client) (client as Deno.TcpConn).setNoDelay(true);
-      server.setNoDelay(true);
       await connection.run();
     } catch {
       // The client is gone already, and the system then takes no options for it.
     } finally {
       connection.close();
-      this.#connections.delete(port);
+      this.#connections.delete(connection);
+      server.end();
     }
   }
 
@@ -343,13 +340,19 @@ export class ConnectionGuard {
         return;
       }
       const now = this.#clock.monotonic();
-      for (const connection of this.#connections.values()) connection.check(now);
+      for (const connection of this.#connections) connection.check(now);
     }
   }
 }
 
 export interface GuardOptions {
-  backend: { hostname: string; port: number };
+  servers: ConnectionServers;
+  answer: (request: Request, guarded: GuardedRequest) => Response | Promise<Response>;
+  /** Receives what keeps connections from being served. */
+  log?: ((line: string) => void) | undefined;
+  /** Connections at once; {@linkcode MAX_HTTP_CONNECTIONS} by default. */
+  max_connections?: number | undefined;
   clock: Clock;
-  timeouts?: Partial<HttpTimeouts>;
+  /** Shorter deadlines, for tests. */
+  timeouts?: Partial<HttpTimeouts> | undefined;
 }

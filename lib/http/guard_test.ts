@@ -2,26 +2,45 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { resetConnections } from "../../tests/support/resets.ts";
 import { nextTurn } from "../clock.ts";
-import { ConnectionGuard } from "./guard.ts";
+import { ConnectionServers } from "./connection_server.ts";
+import { ConnectionGuard, type GuardOptions } from "./guard.ts";
 
 /** A guard before a server that answers everything; `accept` accepts for it. */
 async function withGuard(
   test: (port: number) => Promise<void>,
   accept = (listener: Deno.TcpListener): Promise<Deno.Conn> => listener.accept(),
 ): Promise<void> {
-  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => new Response("served"));
+  await using servers = makeServers();
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const guard = ConnectionGuard.over(
     { addr: listener.addr, accept: () => accept(listener), close: () => listener.close() },
     // Time stands still: a guard that pauses after a failed accept never goes on.
-    { backend: { hostname: "127.0.0.1", port: server.addr.port }, clock: new VirtualClock() },
+    { servers, answer: () => new Response("served"), clock: new VirtualClock() },
   );
   try {
     await test(guard.address.port);
   } finally {
     await guard.close();
-    await server.shutdown();
   }
+}
+
+/** Servers of connections, in a directory of a test's own; `onCompleted` is called once an answer was handed over. */
+function makeServers(onCompleted = () => {}): ConnectionServers & AsyncDisposable {
+  const directory = Deno.makeTempDirSync();
+  const servers = new ConnectionServers(`${directory}/s`, () => new Response(null, { status: 500 }));
+  return Object.assign(servers, {
+    open: (answer: Parameters<ConnectionServers["open"]>[0]) =>
+      ConnectionServers.prototype.open.call(servers, (request, completed) => {
+        const response = answer(request, completed);
+        completed.then(onCompleted);
+        return response;
+      }),
+    [Symbol.asyncDispose]: async () => {
+      await servers.close();
+      // Nothing is left of it.
+      Deno.removeSync(directory);
+    },
+  });
 }
 
 async function ask(port: number): Promise<string> {
@@ -65,16 +84,11 @@ async function withLastAnswer(test: (at: LastAnswer) => Promise<void>): Promise<
   const clock = new VirtualClock();
   let arrived = 0;
   const answered = Promise.withResolvers<void>();
-  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (_request, info) => {
-    const guarded = guard.requestBegan(info.remoteAddr.port)!;
+  await using servers = makeServers(answered.resolve);
+  const answer: GuardOptions["answer"] = (_request, guarded) => {
     guarded.last();
-    info.completed.finally(() => {
-      guarded.responseDone();
-      answered.resolve();
-    });
     return new Response("enough", { status: 413 });
-  });
-  const backend = { hostname: "127.0.0.1", port: server.addr.port };
+  };
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const accept = async () => {
     const conn = await listener.accept();
@@ -87,7 +101,8 @@ async function withLastAnswer(test: (at: LastAnswer) => Promise<void>): Promise<
     return conn;
   };
   const guard = ConnectionGuard.over({ addr: listener.addr, accept, close: () => listener.close() }, {
-    backend,
+    servers,
+    answer,
     clock,
   });
   try {
@@ -98,7 +113,6 @@ async function withLastAnswer(test: (at: LastAnswer) => Promise<void>): Promise<
     await test({ guard, clock, client, arrived: () => arrived - before });
   } finally {
     await guard.close();
-    await server.shutdown();
   }
 }
 
@@ -148,16 +162,14 @@ Deno.test("a head that began during the answer before it has the deadline of a h
   const clock = new VirtualClock();
   const [asked, finish] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const done = Promise.withResolvers<void>();
-  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (_request, info) => {
-    const guarded = guard.requestBegan(info.remoteAddr.port)!;
+  await using servers = makeServers(done.resolve);
+  const answer: GuardOptions["answer"] = async (_request, guarded) => {
     guarded.bodyDone();
-    info.completed.finally(() => (guarded.responseDone(), done.resolve()));
     asked.resolve();
     await finish.promise;
     return new Response("enough");
-  });
-  const backend = { hostname: "127.0.0.1", port: server.addr.port };
-  const guard = ConnectionGuard.listen({ hostname: "127.0.0.1", port: 0 }, { backend, clock });
+  };
+  const guard = ConnectionGuard.listen({ hostname: "127.0.0.1", port: 0 }, { servers, answer, clock });
   try {
     using client = await Deno.connect({ hostname: "127.0.0.1", port: guard.address.port });
     await client.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
@@ -175,7 +187,6 @@ Deno.test("a head that began during the answer before it has the deadline of a h
     assertEquals(guard.connections, 0);
   } finally {
     await guard.close();
-    await server.shutdown();
   }
 });
 

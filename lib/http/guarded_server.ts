@@ -1,53 +1,39 @@
 /**
- * An HTTP server behind connection guards: one Deno.serve on a port of this machine, and before it a guard for each
- * listener that clients connect to. A request that comes past the guards is refused. The end waits a bounded time for
+ * An HTTP server behind connection guards, one for each listener that clients connect to. The end waits a bounded time for
  * answers that are on their way.
  */
 
-import type { Clock } from "../clock.ts";
 import { withDeadline } from "../deadline.ts";
 import { TaskdError } from "../errors.ts";
 import { drain } from "./body.ts";
-import {
-  ConnectionGuard,
-  type GuardedListener,
-  type GuardedRequest,
-  type GuardOptions,
-  HTTP_TIMEOUTS,
-  type HttpTimeouts,
-} from "./guard.ts";
+import { ConnectionServers } from "./connection_server.ts";
+import { ConnectionGuard, HTTP_TIMEOUTS } from "./guard.ts";
+import type { GuardedListener, GuardedRequest, GuardOptions, HttpTimeouts } from "./guard.ts";
 
 /** How long the end waits for clients to take their answers. */
 const LAST_ANSWERS_MS = 2_000;
 
 /** Options of a {@linkcode GuardedServer}; `via` is what its listener was given. */
-export interface GuardedServerOptions<Via> {
+export interface GuardedServerOptions<Via>
+  extends Pick<GuardOptions, "log" | "max_connections" | "clock" | "timeouts"> {
   answer: (request: Request, guarded: GuardedRequest, via: Via) => Promise<Response>;
   /** Answers a request whose `answer` threw. */
   failed: (error: unknown) => Response;
-  /** Answers a request that came past the guards. */
-  refused: () => Response;
-  clock: Clock;
-  /** Shorter deadlines, for tests. */
-  timeouts?: Partial<HttpTimeouts> | undefined;
+  /** The daemon's unix socket, beside which the connections' servers are bound. */
+  socket: string;
 }
 
-/** A server without listeners at first. */
 export class GuardedServer<Via> {
   readonly timeouts: HttpTimeouts;
   readonly #options: GuardedServerOptions<Via>;
-  readonly #server: Deno.HttpServer<Deno.NetAddr>;
-  readonly #guards = new Map<ConnectionGuard, Via>();
+  readonly #servers: ConnectionServers;
+  readonly #guards = new Set<ConnectionGuard>();
   readonly #ending = new AbortController();
 
   constructor(options: GuardedServerOptions<Via>) {
     this.#options = options;
     this.timeouts = { ...HTTP_TIMEOUTS, ...options.timeouts };
-    // Only the guards connect here; any other connection is refused by its port.
-    this.#server = Deno.serve(
-      { hostname: "127.0.0.1", port: 0, onListen: () => {}, onError: options.failed },
-      (request, info) => this.#serve(request, info),
-    );
+    this.#servers = new ConnectionServers(options.socket, options.failed);
   }
 
   /** Aborted when the server ends. */
@@ -56,7 +42,7 @@ export class GuardedServer<Via> {
   }
 
   get connections(): number {
-    return [...this.#guards.keys()].reduce((sum, guard) => sum + guard.connections, 0);
+    return [...this.#guards].reduce((sum, guard) => sum + guard.connections, 0);
   }
 
   /**
@@ -70,8 +56,9 @@ export class GuardedServer<Via> {
     viaOf: (real: Deno.NetAddr) => Via,
   ): Deno.NetAddr {
     try {
-      const guard = ConnectionGuard.listen({ hostname, port }, this.#guardOptions());
-      this.#guards.set(guard, viaOf(guard.address));
+      const guard = ConnectionGuard.listen({ hostname, port }, this.#guardOptions(() => via));
+      const via = viaOf(guard.address);
+      this.#guards.add(guard);
       return guard.address;
     } catch (error) {
       void this.close(0);
@@ -82,20 +69,20 @@ export class GuardedServer<Via> {
   }
 
   over(listener: GuardedListener, via: Via): void {
-    this.#guards.set(ConnectionGuard.over(listener, this.#guardOptions()), via);
+    this.#guards.add(ConnectionGuard.over(listener, this.#guardOptions(() => via)));
   }
 
   /** Accepts nothing more; requests that run go on. */
   stopAccepting(): void {
-    for (const guard of this.#guards.keys()) guard.stopAccepting();
+    for (const guard of this.#guards) guard.stopAccepting();
   }
 
   /** Ends everything, answers in transit last; a request that runs for more than `last_calls_ms` is cut off. */
   async close(last_calls_ms: number): Promise<void> {
-    const guards = [...this.#guards.keys()];
+    const guards = [...this.#guards];
     this.#ending.abort();
     this.stopAccepting();
-    const ended = this.#server.shutdown();
+    const ended = this.#servers.close();
     // A client that does not take its last answer is not waited for.
     const taken = ended.then(() => Promise.all(guards.map((guard) => guard.drained())));
     await withDeadline(taken, this.#options.clock, LAST_ANSWERS_MS).catch(() => {});
@@ -103,30 +90,27 @@ export class GuardedServer<Via> {
     await withDeadline(ended, this.#options.clock, last_calls_ms).catch(() => {});
   }
 
-  #guardOptions(): GuardOptions {
-    const backend = { hostname: "127.0.0.1", port: this.#server.addr.port };
-    return { backend, clock: this.#options.clock, timeouts: this.timeouts };
+  #guardOptions(viaOf: () => Via): GuardOptions {
+    const { clock, max_connections, log } = this.#options;
+    const answer: GuardOptions["answer"] = (request, guarded) => this.#answer(request, guarded, viaOf());
+    return { servers: this.#servers, answer, clock, timeouts: this.timeouts, max_connections, log };
   }
 
-  async #serve(request: Request, info: Deno.ServeHandlerInfo<Deno.NetAddr>): Promise<Response> {
-    const { answer, failed, refused } = this.#options;
-    const came = this.#cameThrough(info.remoteAddr.port);
-    if (came === undefined) return refused();
-    const { guarded, via } = came;
+  async #answer(request: Request, guarded: GuardedRequest, via: Via): Promise<Response> {
+    const { answer, failed } = this.#options;
     if (request.body === null) guarded.bodyDone();
-    info.completed.catch(() => {}).finally(() => guarded.responseDone());
     const response = await answer(request, guarded, via).catch(failed);
     // What was not read of a refused request stands in the way of the next one.
     if (request.body !== null && !request.bodyUsed) await drain(request, guarded);
     guarded.bodyDone();
     return response;
   }
+}
 
-  #cameThrough(port: number): { guarded: GuardedRequest; via: Via } | undefined {
-    for (const [guard, via] of this.#guards) {
-      const guarded = guard.requestBegan(port);
-      if (guarded !== undefined) return { guarded, via };
-    }
-    return undefined;
-  }
+/**
+ * The URL of a request: its server knows it by a unix socket, whose scheme has no rules for hosts and paths. A request
+ * without a host is one to localhost. Null when it is none.
+ */
+export function requestUrl({ url }: Request): URL | null {
+  return URL.parse(url.replace(/^http\+unix:\/\/(%2F[^/?#]*)?/, (_all, path) => `http://${path ? "localhost" : ""}`));
 }

@@ -19,7 +19,6 @@ const END = encoder.encode("\n\n");
 /** A comment, which readers pass over: it shows that the stream is alive. */
 export const PING: Uint8Array<ArrayBuffer> = encoder.encode(": ping\n\n");
 
-/** What an event has beside its data. */
 export interface EventHead {
   /** Where a subscriber that comes back goes on. */
   id?: string | number | undefined;
@@ -42,7 +41,6 @@ export interface ServerSentEvent {
 /** The characters of one event that are kept; the last event of a vendor's stream can repeat the whole answer. */
 const MAX_EVENT_CHARS = 32 << 20;
 
-/** Splits a stream into its events. */
 export class EventParser {
   readonly #decoder = new TextDecoder();
   readonly #on_event: (event: ServerSentEvent) => void;

@@ -14,10 +14,11 @@ const MAX_TEXT_LENGTH = 4096;
 const MAX_DIFF_ROWS = 10_000;
 /** The most tables that a diff can be narrowed to. */
 const MAX_DIFF_TABLES = 1000;
+/** The most bytes of one value that a diff shows. */
+const MAX_VALUE_BYTES = 16 << 20;
 /** The longest time to live: a hundred years, so that stamps stay within the range of dates. */
 const MAX_TTL_MS = 100 * 366 * 86_400_000;
 
-/** What a field may hold. */
 export interface Kind<T> {
   schema: v.GenericSchema<unknown, T>;
   /** JSON schema; the exact rules are those of `schema`. */
@@ -92,6 +93,18 @@ export const PATH: Kind<string> = {
   json: { type: "string", pattern: "^/", maxLength: MAX_PATH_LENGTH },
   schema: v.pipe(text("path", MAX_PATH_LENGTH, "a path").schema, v.startsWith("/", "must be an absolute path")),
 };
+/** Where a store is, in one spelling. */
+export const LOCATION: Kind<string> = {
+  type: "absolute path or s3://bucket/prefix",
+  json: { type: "string", pattern: "^(/|s3://)", maxLength: MAX_PATH_LENGTH },
+  schema: v.pipe(
+    text("path", MAX_PATH_LENGTH, "a path").schema,
+    v.regex(
+      /^(?:\/|s3:\/\/[a-z0-9][a-z0-9.-]*(?:\/[A-Za-z0-9_.~@-]+)*$)/,
+      "must be an absolute path or s3://bucket/prefix",
+    ),
+  ),
+};
 export const TTL: Kind<number> = integer("integer, ms", 1, MAX_TTL_MS);
 export const GRACE: Kind<number> = integer("integer, ms or 0", 0, MAX_TTL_MS);
 export const TTL_OR_NULL: Kind<number | null> = {
@@ -100,11 +113,16 @@ export const TTL_OR_NULL: Kind<number | null> = {
   schema: v.union([v.null(), TTL.schema], `must be null or an integer from 1 to ${MAX_TTL_MS}`),
 };
 export const DIFF_ROWS: Kind<number> = integer("integer", 0, MAX_DIFF_ROWS);
+export const VALUE_BYTES: Kind<number> = integer("integer, bytes", 0, MAX_VALUE_BYTES);
+export const TABLE: Kind<string> = text("string", MAX_TEXT_LENGTH, "a table name");
+export const STAND: Kind<string> = text("string", 64, "where a branch stands");
+export const MERGE: Kind<string> = text("string", 64, "the name of a merge");
+export const PLACE: Kind<string> = text("string", 64, "the `next` of an answer");
 export const TABLES: Kind<string[]> = {
   type: "array of strings",
   json: { type: "array", items: { type: "string" }, maxItems: MAX_DIFF_TABLES },
   schema: v.pipe(
-    v.array(text("string", MAX_TEXT_LENGTH, "a table name").schema, "must be an array of strings"),
+    v.array(TABLE.schema, "must be an array of strings"),
     v.maxLength(MAX_DIFF_TABLES, `must have at most ${MAX_DIFF_TABLES} entries`),
   ),
 };
@@ -126,16 +144,17 @@ export const STAMP: Kind<string> = {
   json: { type: "string", format: "date-time" },
   schema: v.pipe(v.string(), v.isoTimestamp()),
 };
-/** One of a few strings or booleans. */
 export function oneOf<const T extends string | boolean>(...values: readonly T[]): Kind<T> {
   return {
     type: values.map((value) => `\`${value}\``).join(", "),
     json: { enum: values },
-    schema: v.union(values.map((value) => v.literal(value))) as v.GenericSchema<unknown, T>,
+    schema: v.union(values.map((value) => v.literal(value)), `must be one of ${values.join(", ")}`) as v.GenericSchema<
+      unknown,
+      T
+    >,
   };
 }
 
-/** An object with exactly these fields. */
 export function object<T extends object>(type: string, fields: NoInfer<Fields<T>>): Kind<T> {
   const entries = Object.entries<Field<unknown>>(fields);
   const schemas = entries.map(([name, { required, schema }]) => [name, required ? schema : v.exactOptional(schema)]);
@@ -148,7 +167,6 @@ export function object<T extends object>(type: string, fields: NoInfer<Fields<T>
   };
 }
 
-/** A list of such objects. */
 export function listOf<T>({ type, json, schema, object }: Kind<T>): Kind<T[]> {
   return {
     type: `array of ${type} objects`,
@@ -158,7 +176,6 @@ export function listOf<T>({ type, json, schema, object }: Kind<T>): Kind<T[]> {
   };
 }
 
-/** Fields as the JSON schema of an object. */
 export function objectSchema(fields: AnyFields): { type: "object"; properties: object; required: string[] } {
   const entries = Object.entries(fields);
   return {

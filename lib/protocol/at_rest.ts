@@ -7,15 +7,9 @@ import { sqliteVersion } from "../sqlite/connection.ts";
 import type { LongOptions } from "../store/results.ts";
 import type { Store } from "../store/store.ts";
 import type { CallableOp, OpAnswer, OpArgs, StatusAnswer } from "./messages.ts";
-import {
-  type RunStoreMethod,
-  statusAddress,
-  type StoreOp,
-  type StoreOperations,
-  storeOperations,
-} from "./store_operations.ts";
+import { runStoreMethod, statusAddress, storeOperations } from "./store_operations.ts";
+import type { RunStoreMethod, StoreMethod, StoreOp, StoreOperations } from "./store_operations.ts";
 
-/** Runs operations by name on a store at rest. */
 export class StoreAtRest {
   readonly #store: Store;
   readonly #location: string;
@@ -25,8 +19,7 @@ export class StoreAtRest {
   constructor(store: Store, location: string) {
     this.#store = store;
     this.#location = location;
-    const run = (method: keyof Store, args: unknown[]) =>
-      (store[method] as (...args: unknown[]) => Promise<unknown>).apply(store, args);
+    const run = (method: StoreMethod, args: unknown[]) => runStoreMethod(store, method, args);
     this.#operations = storeOperations(run as RunStoreMethod);
   }
 
@@ -43,8 +36,17 @@ export class StoreAtRest {
 
   async #status(args: OpArgs<"status">): Promise<StatusAnswer> {
     const address = statusAddress(args);
-    const common = { sessions: [], store: this.#location, sqlite_version: sqliteVersion(), pid: Deno.pid };
-    return address === undefined ? common : { ...common, branch: await this.#store.status(address) };
+    return {
+      sessions: [],
+      ...(address === undefined ? {} : { branch: await this.#store.status(address) }),
+      ...(args.branches
+        ? { branches: await this.#store.branches(args.db), condition: await this.#store.condition() }
+        : {}),
+      ...(args.ro_cache ? { ro_cache_bytes: this.#store.roCacheBytes() } : {}),
+      store: this.#location,
+      sqlite_version: sqliteVersion(),
+      pid: Deno.pid,
+    };
   }
 }
 

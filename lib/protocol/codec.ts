@@ -6,7 +6,7 @@
  * `internal` with a general message, and its details belong in the log.
  */
 
-import { TaskdError } from "../errors.ts";
+import { asKnownError, TaskdError } from "../errors.ts";
 import { parseJson } from "../text/json.ts";
 import type { FailureMessage, RequestId } from "./messages.ts";
 
@@ -22,6 +22,8 @@ export interface RawRequest {
 /** A decoded request: its id if it has one, and the request or why it is invalid. */
 export interface DecodedRequest {
   id?: RequestId;
+  /** Whether the client asks to be shown that the request is worked on, and takes it back by leaving. */
+  progress?: boolean;
   request: RawRequest | TaskdError;
 }
 
@@ -33,11 +35,14 @@ export function decodeRequest(text: string | undefined): DecodedRequest {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     return { request: invalid("it is not a JSON object", "Send one JSON object per line") };
   }
-  const { op, id, ...fields } = value as Record<string, unknown>;
+  const { op, id, progress, ...fields } = value as Record<string, unknown>;
   if (id !== undefined && !isRequestId(id)) {
     return { request: invalid(`field "id" must be a number or a string of at most ${MAX_ID_LENGTH} characters`) };
   }
-  const known = id === undefined ? {} : { id };
+  const known = { ...(id === undefined ? {} : { id }), ...(progress === true ? { progress } : {}) };
+  if (progress !== undefined && typeof progress !== "boolean") {
+    return { ...known, request: invalid('field "progress" must be true or false') };
+  }
   if (op === undefined) return { ...known, request: invalid('missing field "op"') };
   if (typeof op !== "string") return { ...known, request: invalid('field "op" must be a string') };
   return { ...known, request: { op, fields } };
@@ -51,14 +56,12 @@ function invalid(why: string, hint?: string): TaskdError {
   return new TaskdError("invalid_request", `Cannot read the request: ${why}`, { hint });
 }
 
-/** A success as it is sent. */
 export function success(id: RequestId | undefined, answer: object): object {
   return { ok: true, ...(id === undefined ? {} : { id }), ...answer };
 }
 
-/** A failure as it is sent. */
 export function failure(id: RequestId | undefined, error: unknown): FailureMessage {
-  const known = error instanceof TaskdError ? error : new TaskdError("internal", "The daemon has a defect", {
+  const known = asKnownError(error) ?? new TaskdError("internal", "The daemon has a defect", {
     hint: "Its log has the details",
   });
   return {
@@ -68,4 +71,16 @@ export function failure(id: RequestId | undefined, error: unknown): FailureMessa
     error: known.message,
     ...(known.hint === undefined ? {} : { hint: known.hint }),
   };
+}
+
+/** What is sent while a request runs that asks for progress; without numbers it says that the daemon is there. */
+export interface ProgressMessage {
+  progress: { done_bytes?: number; total_bytes?: number };
+  id?: RequestId;
+}
+
+/** Whether a message is a {@linkcode ProgressMessage} and no answer. */
+export function isProgress(message: object): message is ProgressMessage {
+  return !("ok" in message) && "progress" in message && typeof message.progress === "object" &&
+    message.progress !== null;
 }

@@ -4,7 +4,7 @@
  */
 
 import { encodeLine } from "./lines.ts";
-import type { DaemonEvent, EventDetails, EventType } from "./messages.ts";
+import type { AnyDaemonEvent, AnyEventType, EventDetails, EventType, MoreEventDetails } from "./messages.ts";
 
 /** The eight types, as the contract lists them. */
 export const EVENT_TYPES = [
@@ -18,12 +18,15 @@ export const EVENT_TYPES = [
   "dropped_slow_consumer",
 ] as const satisfies readonly EventType[];
 
+/** The further types; only a subscriber that asks for `more` gets them. */
+export const MORE_EVENT_TYPES = ["lease_retaken", "merged"] as const satisfies readonly (keyof MoreEventDetails)[];
+
 /** One event as a line of JSON, stamped with `now_ms` of wall-clock time. */
-export function encodeEvent<T extends EventType>(
+export function encodeEvent<T extends AnyEventType>(
   type: T,
   { db, branch }: { db: string; branch: string },
-  detail: EventDetails[T],
+  detail: (EventDetails & MoreEventDetails)[T],
   now_ms: number,
 ): Uint8Array {
-  return encodeLine({ v: 1, ts: new Date(now_ms).toISOString(), type, db, branch, detail } as DaemonEvent);
+  return encodeLine({ v: 1, ts: new Date(now_ms).toISOString(), type, db, branch, detail } as AnyDaemonEvent);
 }

@@ -94,7 +94,6 @@ export function decodeLine(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** `value` as one line of JSON. */
 export function encodeLine(value: unknown): Uint8Array {
   return encoder.encode(`${JSON.stringify(value)}\n`);
 }

@@ -7,6 +7,7 @@
  */
 
 import type { ErrorCode } from "../errors.ts";
+import { listOf, object, oneOf, optional, required } from "./_fields.ts";
 import {
   ADDRESS,
   BRANCH,
@@ -14,38 +15,23 @@ import {
   COUNT,
   DATABASE,
   DIFF_ROWS,
-  type Fields,
   FLAG,
   GRACE,
-  listOf,
+  LOCATION,
+  MERGE,
   NOTE,
-  object,
-  oneOf,
-  optional,
-  PATH,
-  required,
-  STAMP,
-  STRING,
-  STRINGS,
-  TABLES,
-  TTL,
-  TTL_OR_NULL,
 } from "./_fields.ts";
-import {
-  BRANCH_INFO,
-  BRANCH_STATUS,
-  DATABASE_INFO,
-  OBJECT_KIND,
-  OF_BRANCH,
-  OPEN_FIELDS,
-  SESSION_ERROR,
-  SESSION_INFO,
-  STORAGE_MODE,
-  TABLE_DIFF,
-} from "./_objects.ts";
-import type { BranchArgs, OpAnswer, OpArgs, OpName, RepointAnswer, RepointArgs } from "./messages.ts";
+import { PATH, PLACE, STAMP, STAND, STRING, STRINGS, TABLE, TABLES, TTL, TTL_OR_NULL, VALUE_BYTES } from "./_fields.ts";
+import type { Fields } from "./_fields.ts";
+import { BRANCH_INFO, BRANCH_STATUS, CHANGE, DATABASE_DIFF, DATABASE_INFO, FINDING, LEFT_OUT } from "./_objects.ts";
+import { OBJECT_KIND, OF_BRANCH, OPEN_FIELDS, REPAIRED_BRANCH, RESTORED, ROW_DIFF, SESSION_ERROR } from "./_objects.ts";
+import { MERGE_CONFLICT, MERGE_INFO, MERGE_SIDE, MERGED_TABLE, RESOLUTION } from "./_objects.ts";
+import { SESSION_INFO, STORAGE_MODE } from "./_objects.ts";
+import type { BranchArgs, ComparedArgs, OpAnswer, OpArgs, OpName, RepointAnswer, RepointArgs } from "./messages.ts";
+import type { MergeArgs, VerifyAnswer } from "./messages.ts";
+import type { MergeBranchesResult } from "../capture/merge.ts";
 import type { BranchName } from "../store/names.ts";
-import type { CheckoutResult } from "../store/results.ts";
+import type { CheckoutResult, ConditionInfo, SafetyOptions, UndoableEntry, WaitOptions } from "../store/results.ts";
 
 export { type AnyFields, type Field, object, objectSchema } from "./_fields.ts";
 
@@ -83,12 +69,26 @@ const ON_BRANCH: Fields<BranchArgs> = {
   db: required(DATABASE, "the database"),
   branch: optional(BRANCH, "the branch; `main` when absent"),
 };
+const WAIT: Fields<WaitOptions> = {
+  wait_ms: optional(
+    GRACE,
+    "how long to wait, ten minutes at most, for an application to close the file; 0 when absent",
+  ),
+};
+const KEEPS: Fields<SafetyOptions> = {
+  safety: optional(FLAG, "keep what was there before as a branch; true when absent"),
+  safety_ttl_ms: optional(TTL, "how long that branch lives; 7 days when absent"),
+};
 const ON_REPOINT: Fields<RepointArgs> = {
   ...ON_BRANCH,
   materialize: optional(FLAG, "copy the database instead of pointing into a parent's chain"),
-  safety: optional(FLAG, "keep what was there before as a branch; true when absent"),
-  safety_ttl_ms: optional(TTL, "how long that branch lives"),
-  reopen: optional(FLAG, "close the live session of the changed branch first and open it again afterwards"),
+  ...KEEPS,
+  reopen: optional(
+    FLAG,
+    "close the live session of the changed branch first and open it again afterwards; `busy` when an application has " +
+      "the file open",
+  ),
+  ...WAIT,
 };
 const OF_REPOINT: Fields<RepointAnswer> = {
   ...OF_BRANCH,
@@ -96,6 +96,7 @@ const OF_REPOINT: Fields<RepointAnswer> = {
   mode: required(STORAGE_MODE, "how it keeps its storage from now on"),
   safety_branch: optional(STRING, "the branch that keeps what was there before; absent when declined"),
   checkout_refreshed: required(FLAG, "false leaves the checkout `detached` until the next checkout"),
+  checkout_problem: optional(STRING, "why it was left: an application has it open, or it holds edits"),
   session: optional(object("opened session", OPEN_FIELDS), "with `reopen`: what open answers"),
 };
 const OF_CHECKOUT: Fields<CheckoutResult> = {
@@ -109,6 +110,21 @@ const OF_CHECKOUT: Fields<CheckoutResult> = {
     "whether it was there, was copied from the cache, or was built from the store",
   ),
 };
+const FAST = optional(FLAG, "compare stored checksums alone: no database is rebuilt, none is given to SQLite");
+const VERIFIED: Fields<VerifyAnswer> = {
+  ...OF_BRANCH,
+  txid: required(COUNT, "the transaction that was verified"),
+  intact: required(FLAG, "whether no problem was found"),
+  objects: required(COUNT, "objects of its chain"),
+  pages: required(COUNT, "pages of the database"),
+  problems: required(STRINGS, "what was found"),
+  findings: required(listOf(FINDING), "the same, each with what to do"),
+};
+const COMPARED: Fields<ComparedArgs> = {
+  a: required(ADDRESS, "`<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`"),
+  b: required(ADDRESS, "likewise"),
+};
+const SHOWN_BYTES = optional(VALUE_BYTES, "bytes of a text or blob that are shown; 256 when absent");
 /** The branch is being destroyed. */
 const CLAIMED = ["branch_deleting", "branch_reaping"] as const;
 /** The live session of the branch cannot be flushed. */
@@ -125,10 +141,44 @@ const REPOINT_ERRORS = [
   ...UNFLUSHED,
 ] as const;
 
+const ON_MERGE: Fields<MergeArgs> = {
+  check: optional(FLAG, "find conflicts and count, and change nothing"),
+  prefer: optional(MERGE_SIDE, "decides every conflict of two values"),
+  resolutions: optional(listOf(RESOLUTION), "decide single conflicts, before `prefer`"),
+  wait_ms: optional(GRACE, "how long to wait for a writer that holds the lock; 5 seconds when absent"),
+};
+const OF_MERGE: Fields<MergeBranchesResult> = {
+  ...OF_BRANCH,
+  from: required(STRING, "what was merged; of a revert, what the merge had brought"),
+  txid: required(COUNT, "the transaction that the branch stands at now"),
+  merged: required(FLAG, "whether it is in the branch now; false in conflict, and with `check`"),
+  merge: optional(STRING, "names the merge for `revert`; absent when nothing was changed"),
+  tables: required(listOf(MERGED_TABLE), "tables with rows that the source changed"),
+  definitions: required(STRINGS, "tables, indexes, views and triggers that are taken over"),
+  conflicts: required(listOf(MERGE_CONFLICT), "the first thousand conflicts that are not decided"),
+  conflicts_total: required(COUNT, "how many there are"),
+  locked_ms: required(COUNT, "milliseconds for which the write lock was held"),
+  left_out: LEFT_OUT,
+};
+const MERGE_ERRORS = [
+  "not_found",
+  "conflict",
+  "busy",
+  "lease_held",
+  "dirty",
+  "interrupted",
+  ...CLAIMED,
+  ...UNFLUSHED,
+] as const;
+
 export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
   create: {
     summary: "Makes a database with its branch `main`, empty or from an SQLite file.",
-    fields: { db: ON_BRANCH.db, from: optional(PATH, "an SQLite file whose content it starts with") },
+    fields: {
+      db: ON_BRANCH.db,
+      from: optional(PATH, "an SQLite file whose content it starts with; SQLite checks it"),
+      force: optional(FLAG, "take a damaged file as it is"),
+    },
     answer: {
       ...OF_BRANCH,
       txid: required(COUNT, "its first transaction"),
@@ -168,14 +218,26 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     errors: ["no_session", "busy", ...UNFLUSHED],
   },
   status: {
-    summary: "Lists open sessions, and with `branch` describes that branch.",
+    summary: "Lists open sessions, and with `branch` describes that branch; on request more.",
     fields: {
       db: optional(DATABASE, "only sessions of this database"),
       branch: optional(BRANCH, "only this branch; needs `db`"),
+      branches: optional(FLAG, "list the branches as well, as `branches` does"),
+      ro_cache: optional(FLAG, "measure the read-only cache as well"),
     },
     answer: {
       sessions: required(listOf(SESSION_INFO), "the open sessions"),
       branch: optional(BRANCH_STATUS, "with `branch`: that branch"),
+      branches: optional(listOf(BRANCH_INFO), "with `branches`: those of `db`, or of all databases"),
+      ro_cache_bytes: optional(COUNT, "with `ro_cache`: bytes of the read-only cache"),
+      condition: optional(
+        object<ConditionInfo>("condition", {
+          damaged: required(COUNT, "damaged objects that scrubbing has met"),
+          set_aside: required(COUNT, "damaged things that repairs have put below `damaged/`"),
+          scrubbed_at: optional(STAMP, "when everything had been read against its checksums last"),
+        }),
+        "with `branches`: what is known of damage",
+      ),
       store: required(STRING, "location of the store"),
       sqlite_version: required(STRING, "the SQLite library that does the work"),
       pid: required(COUNT, "the process that answers"),
@@ -217,7 +279,11 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
   },
   checkout: {
     summary: "Puts the branch into its writable checkout; under a live session that is the session's own.",
-    fields: { ...ON_BRANCH, force: optional(FLAG, "discard local edits; refused while a session is open") },
+    fields: {
+      ...ON_BRANCH,
+      force: optional(FLAG, "discard local edits; refused while a session or an application has the file open"),
+      ...WAIT,
+    },
     answer: OF_CHECKOUT,
     errors: ["not_found", "dirty", "lease_held", "conflict", "busy", "session_failed", ...CLAIMED],
   },
@@ -241,6 +307,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       txid: required(COUNT, "where it begins"),
       mode: required(STORAGE_MODE, "how it keeps its storage"),
       path: required(oneOf("fast", "slow"), "whether objects were shared or copied whole, or encoded anew"),
+      left_out: LEFT_OUT,
     },
     errors: ["not_found", "already_exists", "conflict", ...CLAIMED, ...UNFLUSHED],
   },
@@ -252,8 +319,53 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
   },
   promote: {
     summary: "Makes the head of one branch the head of another; a live source is flushed first.",
-    fields: { ...ON_REPOINT, onto: required(BRANCH, "the branch of the same database that changes") },
-    answer: OF_REPOINT,
+    fields: {
+      ...ON_REPOINT,
+      onto: required(BRANCH, "the branch of the same database that changes"),
+      expected: optional(STAND, "where the source has to stand, `<lineage>/<txid>`; `conflict` when it does not"),
+      expected_onto: optional(STAND, "where the branch that changes has to stand, likewise"),
+      refuse_in_use: optional(
+        FLAG,
+        "`busy` while an application has the branch's file open, which is left to it otherwise",
+      ),
+    },
+    answer: { ...OF_REPOINT, left_out: LEFT_OUT },
+    errors: REPOINT_ERRORS,
+  },
+  merge: {
+    summary: "Brings what one branch changed into another, row by row and cell by cell, as one transaction on its " +
+      "database: applications go on, also in a live session. Rows in conflict are answered, and nothing is changed.",
+    fields: {
+      ...ON_BRANCH,
+      checkpoint: optional(CHECKPOINT, "merge this checkpoint instead of the head"),
+      into: required(BRANCH, "the branch of the same database that changes"),
+      expected: optional(STAND, "where the source has to stand, `<lineage>/<txid>`; `conflict` when it does not"),
+      forked_at: optional(STAND, "where the source was forked, likewise: bring exactly what it changed since"),
+      ...ON_MERGE,
+    },
+    answer: OF_MERGE,
+    errors: MERGE_ERRORS,
+  },
+  revert: {
+    summary: "Takes a merge back as a merge of its own; what came since stays.",
+    fields: {
+      ...ON_BRANCH,
+      merge: optional(MERGE, "as the merge answered; the newest in force when absent"),
+      ...ON_MERGE,
+    },
+    answer: OF_MERGE,
+    errors: MERGE_ERRORS,
+  },
+  merges: {
+    summary: "Lists the merges into a branch, newest first.",
+    fields: ON_BRANCH,
+    answer: { merges: required(listOf(MERGE_INFO), "the last 32") },
+    errors: ["not_found"],
+  },
+  reset: {
+    summary: "Makes a branch hold what the branch holds that it was forked from; a live one of these is flushed first.",
+    fields: ON_REPOINT,
+    answer: { ...OF_REPOINT, left_out: LEFT_OUT, parent: required(STRING, "the branch it was forked from") },
     errors: REPOINT_ERRORS,
   },
   compact: {
@@ -268,14 +380,58 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     errors: ["not_found", "lease_held", "conflict", "session_failed", ...CLAIMED],
   },
   destroy: {
-    summary: "Removes a branch and its checkout.",
+    summary: "Removes a branch and its checkout; what it held is kept as a branch, for `undo`.",
     fields: {
       db: ON_BRANCH.db,
       branch: required(BRANCH, "the branch: never taken to be `main`"),
       force: optional(FLAG, "also when it is protected"),
+      confirm: optional(FLAG, "also `main`, a protected branch, and one with edits that were never checkpointed"),
+      ...KEEPS,
+      ...WAIT,
     },
-    answer: OF_BRANCH,
-    errors: ["not_found", "lease_held", "protected", "conflict", "busy", "session_failed", ...CLAIMED],
+    answer: { ...OF_BRANCH, safety_branch: optional(STRING, "the branch that keeps what it held") },
+    errors: [
+      "not_found",
+      "lease_held",
+      "protected",
+      "unconfirmed",
+      "conflict",
+      "already_exists",
+      "busy",
+      "session_failed",
+      ...CLAIMED,
+    ],
+  },
+  undo: {
+    summary: "Takes back the last destroy, rollback, promote, repair or merge of a branch; a merge as `revert` does.",
+    fields: {
+      ...ON_REPOINT,
+      expected: optional(BRANCH, "the `safety_branch` of the entry to take back; `conflict` when another is newer"),
+    },
+    answer: {
+      ...OF_REPOINT,
+      undone: required(STRING, "the operation that was taken back"),
+      undone_at: required(STAMP, "when it had been done"),
+    },
+    errors: REPOINT_ERRORS,
+  },
+  undoable: {
+    summary: "Lists what `undo` can take back on a branch, newest first.",
+    fields: ON_BRANCH,
+    answer: {
+      entries: required(
+        listOf(object<UndoableEntry>("operation", {
+          op: required(STRING, "`destroy`, `rollback`, `promote`, `repair` or `merge`"),
+          at: required(STAMP, "when it was done"),
+          safety_branch: optional(STRING, "the branch that keeps what was there before; absent of a merge"),
+          txid: required(COUNT, "head of that branch; of a merge where the branch stood with it"),
+          merge: optional(STRING, "the merge"),
+          expires_at: optional(STAMP, "when that branch expires; absent: never"),
+        })),
+        "the operations",
+      ),
+    },
+    errors: [],
   },
   touch: {
     summary: "Restarts a branch's time to live, or changes it.",
@@ -299,44 +455,92 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       ...ON_BRANCH,
       checkpoint: optional(CHECKPOINT, "this checkpoint instead of the head"),
       path: required(PATH, "the file to write"),
-      force: optional(FLAG, "replace an existing file"),
+      force: optional(FLAG, "replace an existing file, unless an application has it open"),
+      ...WAIT,
     },
     answer: {
       path: required(STRING, "the file"),
       txid: required(COUNT, "the transaction it holds"),
       size_bytes: required(COUNT, "its size"),
+      left_out: LEFT_OUT,
     },
-    errors: ["not_found", "already_exists", ...UNFLUSHED],
+    errors: ["not_found", "already_exists", "busy", ...UNFLUSHED],
   },
   diff: {
     summary: "Compares two branches or checkpoints, table by table; live sessions are flushed first.",
     fields: {
-      a: required(ADDRESS, "`<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`"),
-      b: required(ADDRESS, "likewise"),
-      tables: optional(TABLES, "only these tables"),
-      rows: optional(DIFF_ROWS, "how many differing rows of each table to show"),
+      ...COMPARED,
+      tables: optional(TABLES, "rows of these tables only"),
+      rows: optional(DIFF_ROWS, "how many removed, added and changed rows of each table to show, of each kind"),
+      value_bytes: SHOWN_BYTES,
     },
     answer: {
       a: required(STRING, "the first address"),
       b: required(STRING, "the second address"),
-      identical: required(FLAG, "whether they hold the same"),
-      pages_changed: required(COUNT, "pages that differ"),
-      tables: required(listOf(TABLE_DIFF), "the tables that differ"),
+      identical: required(FLAG, "whether they hold the same bytes"),
+      ...DATABASE_DIFF,
+      left_out: LEFT_OUT,
     },
     errors: ["not_found", ...UNFLUSHED],
   },
-  verify: {
-    summary: "Reads every stored byte of a branch through its checksums and runs SQLite's integrity check.",
-    fields: { ...ON_BRANCH, checkpoint: optional(CHECKPOINT, "this checkpoint instead of the head") },
-    answer: {
-      ...OF_BRANCH,
-      txid: required(COUNT, "the transaction that was verified"),
-      intact: required(FLAG, "whether no problem was found"),
-      objects: required(COUNT, "objects that were read"),
-      pages: required(COUNT, "pages of the database"),
-      problems: required(STRINGS, "what was found"),
+  "diff-rows": {
+    summary: "Reads the differing rows of one table, part by part; live sessions are flushed first.",
+    fields: {
+      ...COMPARED,
+      table: required(TABLE, "the table"),
+      after: optional(PLACE, "`next` of the part before; the first part when absent"),
+      rows: optional(DIFF_ROWS, "how many rows at most; 100 when absent"),
+      value_bytes: SHOWN_BYTES,
+      change: optional(CHANGE, "only rows of which this became"),
+      search: optional(TABLE, "only rows with this in a value of either side, whatever its case"),
+      same: optional(FLAG, "whether changed rows have the columns that are the same, too"),
     },
+    answer: {
+      rows: required(listOf(ROW_DIFF), "the rows"),
+      next: optional(STRING, "where the next part begins; absent at the end"),
+    },
+    errors: ["not_found", "invalid_request", ...UNFLUSHED],
+  },
+  verify: {
+    summary: "Proves a branch and its checkpoints: every stored byte against its checksum, the head by SQLite as well.",
+    fields: {
+      ...ON_BRANCH,
+      checkpoint: optional(CHECKPOINT, "this checkpoint alone"),
+      fast: FAST,
+    },
+    answer: VERIFIED,
     errors: ["not_found", ...UNFLUSHED],
+  },
+  "verify-all": {
+    summary: "Proves all that the store holds, as `verify` does, reading each object once.",
+    fields: { fast: FAST },
+    answer: {
+      intact: VERIFIED.intact,
+      objects: required(COUNT, "objects that were read"),
+      bytes: required(COUNT, "their bytes"),
+      branches: required(listOf(object("verified branch", VERIFIED)), "every branch"),
+      findings: VERIFIED.findings,
+      set_aside: required(COUNT, "damaged things that repairs have put below `damaged/`"),
+    },
+    errors: [],
+  },
+  repair: {
+    summary:
+      "Brings back what is damaged where something proves it; else takes a branch back to its newest sound point.",
+    fields: {
+      db: optional(DATABASE, "the database; everything when absent"),
+      branch: optional(BRANCH, "the branch; `main` when absent"),
+      from: optional(LOCATION, "another copy of the store; a bucket is that of the daemon's own store"),
+      dry_run: optional(FLAG, "report what would be done and change nothing"),
+    },
+    answer: {
+      dry_run: required(FLAG, "whether nothing was changed"),
+      restored: required(listOf(RESTORED), "what is whole again"),
+      moved: required(listOf(REPAIRED_BRANCH), "branches that lost something"),
+      left: required(listOf(FINDING), "what is as damaged as before"),
+      folder: required(STRING, "where everything is that was replaced, below the store"),
+    },
+    errors: ["not_found", "not_a_store", "invalid_request", "lease_held", "conflict", "session_failed", ...CLAIMED],
   },
   lease: {
     summary: "Names the holder of a branch.",
@@ -346,6 +550,8 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       epoch: required(COUNT, "epoch of the last lease"),
       holder: optional(STRING, "who took it last; absent after it was given back"),
       expires_at: optional(STAMP, "absent after it was given back"),
+      host: optional(STRING, "the host where that was, if it is known"),
+      since: optional(STAMP, "when it was taken"),
       live: required(FLAG, "whether the lease holds now"),
     },
     errors: ["not_found"],
@@ -380,7 +586,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
   },
   subscribe: {
     summary: "Turns the connection into a stream of events, one JSON object per line, until it is closed.",
-    fields: {},
+    fields: { more: optional(FLAG, "also events of the further types") },
     answer: {},
     errors: [],
   },

@@ -4,21 +4,36 @@
  */
 
 import { TaskdError } from "../errors.ts";
-import { type Address, DEFAULT_BRANCH, parseAddress } from "../store/names.ts";
-import type { LongOptions } from "../store/results.ts";
+import { plural } from "../text/plural.ts";
+import { type Address, DEFAULT_BRANCH, formatAddress, parseAddress } from "../store/names.ts";
+import type { LongOptions, UndoableEntry, UndoResult, VerifyResult } from "../store/results.ts";
 import { DEFAULT_GC_GRACE_MS } from "../store/gc.ts";
 import type { Store } from "../store/store.ts";
-import type { CallableOp, OpAnswer, OpArgs } from "./messages.ts";
+import type { MergeBranchesOptions, MergeBranchesResult } from "../capture/merge.ts";
+import type { CallableOp, OpAnswer, OpArgs, VerifyAnswer } from "./messages.ts";
 
-/** A method of a store that answers with a promise and depends on no session. */
-export type StoreMethod = Exclude<
-  keyof Store,
-  "context" | "path" | "roCacheBytes" | "close" | typeof Symbol.dispose
->;
-export type StoreArgs<M extends StoreMethod> = Parameters<Store[M]>;
-export type StoreAnswer<M extends StoreMethod> = Awaited<ReturnType<Store[M]>>;
+/** What is done to a store beside its own methods: these open a session while they work, unless they are given one. */
+export interface MergeMethods {
+  merge(from: Address, onto: Address, options?: MergeBranchesOptions): Promise<MergeBranchesResult>;
+  revert(onto: Address, merge: string | undefined, options?: MergeBranchesOptions): Promise<MergeBranchesResult>;
+}
+type Methods = Omit<Store, "context" | "path" | "close" | typeof Symbol.dispose> & MergeMethods;
+/** A method of a store that depends on no open session. */
+export type StoreMethod = keyof Methods;
+export type StoreArgs<M extends StoreMethod> = Parameters<Methods[M]>;
+export type StoreAnswer<M extends StoreMethod> = Awaited<ReturnType<Methods[M]>>;
 /** Runs a method of a store, wherever the store is open. */
 export type RunStoreMethod = <M extends StoreMethod>(method: M, args: StoreArgs<M>) => Promise<StoreAnswer<M>>;
+
+/** Runs a method of a store that is open in this process. */
+export async function runStoreMethod(store: Store, method: StoreMethod, args: unknown[]): Promise<unknown> {
+  if (method !== "merge" && method !== "revert") {
+    return await (store[method] as (...args: unknown[]) => Promise<unknown>).apply(store, args);
+  }
+  const { mergeBranches, revertMerge } = await import("../capture/merge.ts");
+  const work = method === "merge" ? mergeBranches : revertMerge;
+  return await (work as (store: Store, ...args: unknown[]) => Promise<unknown>)(store, ...args);
+}
 
 /** Operations that a store can do without a session and without the process that answers. */
 export type StoreOp = Exclude<CallableOp, "open" | "flush" | "close" | "status" | "shutdown">;
@@ -27,7 +42,6 @@ export type StoreOperations = {
   readonly [O in StoreOp]: (args: OpArgs<O>, long?: LongOptions) => Promise<OpAnswer<O>>;
 };
 
-/** Each operation, done by `run`. */
 export function storeOperations(run: RunStoreMethod): StoreOperations {
   return {
     create: ({ db, ...options }, long) => run("create", [db, { ...options, ...long }]),
@@ -40,27 +54,100 @@ export function storeOperations(run: RunStoreMethod): StoreOperations {
     "checkout-at": (args, long) => run("checkout", [addressOf(args), { ...long }]),
     fork: ({ db, branch, at, new_branch, ...options }, long) =>
       run("fork", [addressOf({ db, branch, checkpoint: at }), new_branch, { ...options, ...long }]),
-    rollback: ({ db, branch, to, reopen: _, ...options }, long) =>
-      run("rollback", [addressOf({ db, branch, checkpoint: to }), { ...options, ...long }]),
-    promote: ({ db, branch, onto, reopen: _, ...options }, long) =>
-      run("promote", [addressOf({ db, branch }), { db, branch: onto }, { ...options, ...long }]),
+    rollback: ({ db, branch, to, reopen, ...options }, long) =>
+      run("rollback", [addressOf({ db, branch, checkpoint: to }), { ...options, ...followed(reopen), ...long }]),
+    promote: ({ db, branch, onto, reopen, ...options }, long) =>
+      run("promote", [addressOf({ db, branch }), { db, branch: onto }, { ...options, ...followed(reopen), ...long }]),
+    undo: async ({ db, branch, reopen, ...options }, long) => {
+      const address = addressOf({ db, branch });
+      const merge = await mergeToUndo(run, address, options.expected);
+      if (merge === undefined) return await run("undo", [address, { ...options, ...followed(reopen), ...long }]);
+      const wait = options.wait_ms === undefined ? {} : { wait_ms: options.wait_ms };
+      return await undoneMerge(run, merge, await run("revert", [address, merge.merge, { ...wait, ...long }]));
+    },
+    merge: ({ db, branch, checkpoint, into, ...options }, long) =>
+      run("merge", [addressOf({ db, branch, checkpoint }), { db, branch: into }, { ...options, ...long }]),
+    revert: ({ db, branch, merge, ...options }, long) =>
+      run("revert", [addressOf({ db, branch }), merge, { ...options, ...long }]),
+    merges: async (args) => ({ merges: await run("merges", [addressOf(args)]) }),
+    reset: async ({ db, branch, reopen, ...options }, long) => {
+      const address = addressOf({ db, branch });
+      const parent = await run("parent", [address]);
+      const reset = await run("promote", [parent, address, { ...options, ...followed(reopen), ...long }]);
+      return { ...reset, parent: parent.branch };
+    },
+    undoable: async (args) => ({ entries: await run("undoable", [addressOf(args)]) }),
     compact: (args, long) => run("compact", [addressOf(args), { ...long }]),
     destroy: ({ db, branch, ...options }) => run("destroy", [{ db, branch }, options]),
     touch: ({ db, branch, ...options }) => run("touch", [addressOf({ db, branch }), options]),
     protect: ({ on, ...args }) => run("protect", [addressOf(args), on]),
-    export: ({ path, force = false, ...args }, long) => run("export", [addressOf(args), path, { force, ...long }]),
+    export: ({ path, force = false, wait_ms = 0, ...args }, long) =>
+      run("export", [addressOf(args), path, { force, wait_ms, ...long }]),
     diff: ({ a, b, ...options }, long) => run("diff", [parseAddress(a), parseAddress(b), { ...options, ...long }]),
-    verify: async (args, long) => {
-      const { ok, ...found } = await run("verify", [addressOf(args), { ...long }]);
-      return { ...found, intact: ok };
+    "diff-rows": ({ a, b, table, ...options }, long) =>
+      run("diffRows", [parseAddress(a), parseAddress(b), table, { ...options, ...long }]),
+    verify: async ({ fast = false, ...args }, long) =>
+      verified(await run("verify", [addressOf(args), { fast, ...long }])),
+    "verify-all": async ({ fast = false }, long) => {
+      const { ok, branches, ...found } = await run("verifyAll", [{ fast, ...long }]);
+      return { ...found, intact: ok, branches: branches.map(verified) };
     },
+    repair: ({ db, branch, ...options }, long) =>
+      run("repair", [{ ...options, ...(db === undefined ? {} : { branch: addressOf({ db, branch }) }), ...long }]),
     lease: (args) => run("lease", [addressOf(args)]),
     gc: ({ grace_ms = DEFAULT_GC_GRACE_MS, ...options }, { signal } = {}) =>
       run("collectGarbage", [{ grace_ms, ...options, ...(signal === undefined ? {} : { signal }) }]),
   };
 }
 
-/** The branch or checkpoint that a request's fields name. */
+/** A merge that `undo` takes back, because nothing that it can take back is newer. */
+export type MergeToUndo = UndoableEntry & { merge: string };
+
+/** @throws {TaskdError} `conflict` when `expected` names something that came before it. */
+export async function mergeToUndo(
+  run: RunStoreMethod,
+  address: Address,
+  expected: string | undefined,
+): Promise<MergeToUndo | undefined> {
+  const [last] = await run("undoable", [address]);
+  if (last?.merge === undefined) return undefined;
+  if (expected === undefined) return { ...last, merge: last.merge };
+  throw new TaskdError("conflict", `Cannot undo what ${address.db}@${expected} keeps: merge ${last.merge} is newer`, {
+    hint: `taskd undo ${formatAddress(address)} --list shows what can be taken back`,
+  });
+}
+
+/**
+ * What `undo` answers once a merge was reverted.
+ *
+ * @throws {TaskdError} `conflict` when it was not, because rows that it brought were changed since.
+ */
+export async function undoneMerge(
+  run: RunStoreMethod,
+  { merge, at }: MergeToUndo,
+  { db, branch, txid, conflicts_total }: MergeBranchesResult,
+): Promise<UndoResult> {
+  const address = formatAddress({ db, branch });
+  if (conflicts_total > 0) {
+    const what = `${plural(conflicts_total, "conflict")} with what was changed since`;
+    throw new TaskdError("conflict", `Cannot undo merge ${merge} of ${address}: ${what}`, {
+      hint: `taskd revert ${address} ${merge} shows them, and takes decisions`,
+    });
+  }
+  const { storage } = await run("status", [{ db, branch }, { look: false }]);
+  return { db, branch, txid, mode: storage, checkout_refreshed: true, undone: "merge", undone_at: at };
+}
+
+/** In an answer `ok` means that the request succeeded. */
+function verified({ ok, ...found }: VerifyResult): VerifyAnswer {
+  return { ...found, intact: ok };
+}
+
+/** Who wants the session back wants the new content in it: a file that cannot be replaced is a refusal. */
+function followed(reopen: boolean | undefined): { refuse_in_use?: boolean } {
+  return reopen ? { refuse_in_use: true } : {};
+}
+
 export function addressOf(
   { db, branch = DEFAULT_BRANCH, checkpoint }: {
     db: string;

@@ -7,14 +7,8 @@
 
 import type { CheckoutFile } from "./checkout_file.ts";
 import { LogReader } from "./_log_reader.ts";
-import {
-  WAL_FRAME_HEADER_BYTES,
-  WAL_HEADER_BYTES,
-  type WalCommit,
-  type WalHeader,
-  type WalPosition,
-  walStart,
-} from "./wal.ts";
+import { WAL_FRAME_HEADER_BYTES, WAL_HEADER_BYTES, walStart } from "./wal.ts";
+import type { WalCommit, WalHeader, WalPosition } from "./wal.ts";
 
 /** The captured changes may have a hole; only a full copy is safe. */
 export class RebaseNeeded extends Error {
@@ -63,11 +57,14 @@ export class LogCursor {
 
   /** Frames that were read of the present generation. */
   get frames(): number {
-    if (!this.#position) return 0;
-    return (this.#position.offset - WAL_HEADER_BYTES) / (WAL_FRAME_HEADER_BYTES + this.#page_size);
+    return this.#position ? this.framesAt(this.#position) : 0;
   }
 
-  /** Where the log ends when it has `frames` frames. */
+  /** Whole frames before a place in a log. */
+  framesAt({ offset }: Pick<WalMark, "offset">): number {
+    return Math.floor((offset - WAL_HEADER_BYTES) / (WAL_FRAME_HEADER_BYTES + this.#page_size));
+  }
+
   endOf(frames: number): number {
     return WAL_HEADER_BYTES + frames * (WAL_FRAME_HEADER_BYTES + this.#page_size);
   }
@@ -92,6 +89,11 @@ export class LogCursor {
     return this.#uncounted;
   }
 
+  /** Whether the log is still of the generation that is read here. */
+  get is_current(): boolean {
+    return sameGeneration(this.#header, this.#log.header());
+  }
+
   /** Whether a mark is of the generation that is read here. */
   isOf(mark: WalMark): boolean {
     return sameGeneration(this.#header, mark);
@@ -102,13 +104,18 @@ export class LogCursor {
     return this.isOf(mark) && this.#position !== undefined && samePlace(this.#position, mark);
   }
 
-  /** Goes back to the beginning of the log as it is now, and forgets every doubt. Only behind the write barrier. */
-  rewind(): void {
+  /**
+   * Goes to the log as it is now, behind so many frames that SQLite counts, and forgets every doubt; to its beginning where
+   * the place is not known. Only behind the write barrier.
+   */
+  rewind(frames: number): void {
     this.#ghost = undefined;
     this.#uncounted = false;
     const header = this.#log.header();
     this.#header = header?.page_size === this.#page_size ? header : undefined;
     this.#position = this.#header && walStart(this.#header);
+    const last = this.#header && frames > 0 && this.#log.frameAt(this.#header, this.endOf(frames - 1));
+    if (last) this.#position = { ...last, offset: this.endOf(frames) };
   }
 
   /**
@@ -116,16 +123,19 @@ export class LogCursor {
    * with a stale or dead tail, costs two reads of 24 bytes and one of its header.
    *
    * @param reset_allowed Whether the log may have been started over since, with nothing lost.
+   * @param onReset Called when it was.
    * @throws {RebaseNeeded} when it was and must not have been, or has not what was read.
    */
-  follows(reset_allowed: boolean): boolean {
+  follows(reset_allowed: boolean, onReset: () => void): boolean {
     const header = this.#log.header();
     if (!header) {
       if (this.#header && !reset_allowed) throw new RebaseNeeded("the write-ahead log was cut short");
+      onReset();
       return false;
     }
     if (!sameGeneration(this.#header, header)) {
       if (this.#header && !reset_allowed) throw new RebaseNeeded("the write-ahead log was started over");
+      onReset();
       if (header.page_size !== this.#page_size) throw new RebaseNeeded("the page size changed");
       this.#header = header;
       this.#position = walStart(header);
@@ -150,7 +160,8 @@ export class LogCursor {
 
   /** Takes the frame that follows for one of a commit that never happened: behind the barrier no writer is at work. */
   markGhost(): void {
-    this.#ghost = this.#log.frameAt(this.#header!, this.#position!.offset);
+    if (!this.#header) return;
+    this.#ghost = this.#log.frameAt(this.#header, this.#position!.offset);
   }
 
   /** What follows is no ghost: it has happened after all. */
@@ -176,10 +187,9 @@ export class LogCursor {
     if (sameGeneration(header, this.#log.header())) throw new RebaseNeeded(NEVER_HAPPENED);
   }
 
-  /** Throws {@linkcode RebaseNeeded} if the log was started over, or begun, since it was last read. */
-  assertNotReset(): void {
-    const now = this.#log.header();
-    if (!sameGeneration(this.#header, now) && (this.#header || now)) {
+  /** Throws {@linkcode RebaseNeeded} if the log was started over since it had this header. */
+  assertStill(header: WalHeader): void {
+    if (!sameGeneration(header, this.#log.header())) {
       throw new RebaseNeeded("the write-ahead log was started over while it was read");
     }
   }

@@ -19,7 +19,6 @@ export class LogPin {
   #reader: Connection;
   #barrier: Connection;
   #pinned = false;
-  #is_idle = false;
   /** The write barrier is up until {@linkcode hold}'s answer is called. */
   #held = false;
 
@@ -35,13 +34,12 @@ export class LogPin {
       });
     }
     this.#barrier = file.connect();
-    // The tail alone decides when the log is folded into the main file.
-    for (const connection of [this.#reader, this.#barrier]) connection.run("PRAGMA wal_autocheckpoint=0");
-  }
-
-  /** The pin was taken when the log had nothing that the main file lacked. */
-  get is_idle(): boolean {
-    return this.#is_idle;
+    for (const connection of [this.#reader, this.#barrier]) {
+      // The tail alone decides when the log is folded into the main file.
+      connection.run("PRAGMA wal_autocheckpoint=0");
+      // Reads the schema, which a checkpoint asks for: later it may be one that this library cannot read.
+      connection.run("PRAGMA journal_mode");
+    }
   }
 
   /** Whether the log is pinned: not where taking the pin again has failed. */
@@ -49,16 +47,19 @@ export class LogPin {
     return this.#pinned;
   }
 
+  /** Whether another connection writes, or checkpoints with writers held off. Not behind the barrier. */
+  get write_locked(): boolean {
+    return this.#barrier.write_locked;
+  }
+
   /** Whether the write barrier is up for longer than one piece of work. */
   get held(): boolean {
     return this.#held;
   }
 
-  /** Pins the newest commit; `idle` where the log has nothing that the main file lacks. */
-  take(idle: boolean): void {
+  take(): void {
     this.#reader.pin();
     this.#pinned = true;
-    this.#is_idle = idle;
   }
 
   /** Releases the pin. Only behind the write barrier. */
@@ -78,13 +79,15 @@ export class LogPin {
     }
     this.#reader.rollback();
     [this.#reader, this.#barrier] = [this.#barrier, this.#reader];
-    this.#is_idle = false;
   }
 
-  /** Does a piece of work while no writer can begin. */
-  behindBarrier<T>(work: () => T): T {
+  /**
+   * Does a piece of work while no writer can begin. Without `wait` the lock is asked for during a few milliseconds only: who
+   * has it may be a checkpoint that waits for the pin.
+   */
+  behindBarrier<T>(work: () => T, options: { wait?: boolean } = {}): T {
     if (this.#held) return work();
-    this.#barrier.beginImmediate();
+    this.#barrier.beginImmediate(options);
     try {
       return work();
     } finally {
@@ -104,15 +107,26 @@ export class LogPin {
 
   /**
    * Checkpoints what no reader needs, behind the barrier and with the pin released. Waits a moment for another process's
-   * checkpoint to end: behind the barrier no commit starts a further one. One that stays at work is left to it, and how far
-   * it has come is the answer.
+   * checkpoint to end: behind the barrier no commit starts a further one. One that stays at work is left to it, at once
+   * without `wait`, and how far it has come is the answer.
    */
-  checkpointUnpinned(): CheckpointAnswer {
-    for (let tries = 0; tries < CHECKPOINTER.tries; tries++) {
+  checkpointUnpinned({ wait = true }: { wait?: boolean } = {}): CheckpointAnswer {
+    for (let tries = wait ? CHECKPOINTER.tries : 1; tries > 0; tries--) {
       const answer = this.#file.checkpointPassive(this.#reader);
       if (answer.log >= 0) return answer;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, CHECKPOINTER.pause_ms);
+      if (wait) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, CHECKPOINTER.pause_ms);
     }
+    return this.askUnpinned();
+  }
+
+  /** Checkpoints with the pin released while writers go on, unless another process does: how far it has come is the answer. */
+  foldUnpinned(): CheckpointAnswer {
+    const answer = this.#file.checkpointPassive(this.#reader);
+    return answer.log >= 0 ? answer : this.askUnpinned();
+  }
+
+  /** What {@linkcode ask} does, with the pin released, also behind the barrier. */
+  askUnpinned(): CheckpointAnswer {
     return this.#file.askCheckpoint(this.#reader);
   }
 
@@ -121,8 +135,8 @@ export class LogPin {
     this.#file.checkpointPassive(this.#barrier);
   }
 
-  /** Frames of the log that SQLite counts as committed; 0 where it takes the log for empty. Not behind the barrier. */
-  counted(): number {
-    return this.#file.askCheckpoint(this.#barrier).log;
+  /** Frames of the log that SQLite counts as committed, 0 where it takes the log for empty. Not behind the barrier. */
+  ask(): CheckpointAnswer {
+    return this.#file.askCheckpoint(this.#barrier);
   }
 }

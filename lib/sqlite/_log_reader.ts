@@ -4,16 +4,8 @@
 
 import type { CheckoutFile } from "./checkout_file.ts";
 import { isPageSize } from "./header.ts";
-import {
-  parseWalHeader,
-  readCommits,
-  WAL_FRAME_HEADER_BYTES,
-  WAL_HEADER_BYTES,
-  type WalCommit,
-  walFrameBytes,
-  type WalHeader,
-  type WalPosition,
-} from "./wal.ts";
+import { parseWalHeader, readCommits, WAL_FRAME_HEADER_BYTES, WAL_HEADER_BYTES, walFrameBytes } from "./wal.ts";
+import type { WalCommit, WalHeader, WalPosition } from "./wal.ts";
 
 /** Reads one log. The headers of file and frames share one buffer: a poll of an idle log allocates next to nothing. */
 export class LogReader {

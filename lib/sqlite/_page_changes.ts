@@ -7,7 +7,6 @@ import type { WalCommit } from "./wal.ts";
 /** Most bytes of former pages that are kept: enough for small transactions, where a difference is worth most. */
 const BEFORE_BYTES = 256 << 10;
 
-/** What has changed since it was last taken. */
 export interface Changes {
   /** Page numbers, ascending, none of them the lock page. */
   pages: number[];
@@ -18,6 +17,8 @@ export interface Changes {
   commits: number;
   /** Some of the pages as they were when changes were last taken. */
   before?: ReadonlyMap<number, Uint8Array>;
+  /** CRC-32 of the pages, as far as known. */
+  checksums?: ReadonlyMap<number, number>;
 }
 
 /** Pages seen in the log, and those of them that were not taken yet. */
@@ -28,6 +29,7 @@ export class PageChanges {
   #commits = 0;
   #low_page_count = Infinity;
   #before = new Map<number, Uint8Array>();
+  #checksums = new Map<number, number>();
   page_count = 0;
 
   get dirty(): boolean {
@@ -37,6 +39,21 @@ export class PageChanges {
   /** Whether pages may lie in the log alone. */
   get inLog(): boolean {
     return this.#overlay.size > 0;
+  }
+
+  /**
+   * CRC-32 that a page must have in the main file; undefined where it need not have one.
+   *
+   * @param stored That of the page when changes were last taken.
+   */
+  checksumInMain(pgno: number, stored: (pgno: number) => number | undefined): number | undefined {
+    if (this.#overlay.has(pgno)) return undefined;
+    return this.#changed.has(pgno) ? this.#checksums.get(pgno) : stored(pgno);
+  }
+
+  /** Where the log has a page that the main file may not have yet. */
+  offsetOf(pgno: number): number | undefined {
+    return this.#overlay.get(pgno);
   }
 
   /** The offsets of pages in the log as they are now, unaffected by later additions. */
@@ -63,10 +80,19 @@ export class PageChanges {
     }
   }
 
+  /** Counts pages as changed by a commit that was not seen. */
+  add(first: number, count: number): void {
+    for (let pgno = first; pgno < first + count && pgno <= this.page_count; pgno++) {
+      this.#changed.add(pgno);
+      if (!this.#overlay.has(pgno)) this.#checksums.delete(pgno);
+    }
+  }
+
   merge(commit: WalCommit): void {
     for (const [pgno, offset] of commit.pages) {
       this.#overlay.set(pgno, offset);
       this.#changed.add(pgno);
+      this.#checksums.set(pgno, commit.checksums.get(pgno)!);
     }
     // Pages past the end at some commit are gone; what grew back is in the commits' own pages.
     const low = commit.low_page_count;
@@ -93,6 +119,7 @@ export class PageChanges {
       low_page_count: Math.min(this.#low_page_count, this.page_count),
       commits: this.#commits,
       before: this.#before,
+      checksums: this.#checksums,
     };
     this.forgetChanges();
     return changes;
@@ -100,6 +127,9 @@ export class PageChanges {
 
   giveBack(changes: Changes): void {
     for (const pgno of changes.pages) {
+      const checksum = changes.checksums?.get(pgno);
+      // What was seen since is newer.
+      if (checksum !== undefined && !this.#changed.has(pgno)) this.#checksums.set(pgno, checksum);
       if (pgno <= this.page_count) this.#changed.add(pgno);
       // What was kept since is of a state that was never stored.
       this.#before.delete(pgno);
@@ -115,5 +145,6 @@ export class PageChanges {
     this.#commits = 0;
     this.#low_page_count = Infinity;
     this.#before = new Map();
+    this.#checksums = new Map();
   }
 }

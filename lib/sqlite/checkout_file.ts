@@ -11,7 +11,7 @@
  */
 
 import { hasCode, TaskdError } from "../errors.ts";
-import { fileError } from "../fs.ts";
+import { fileError, fsyncFile, isStillAt, lstatIfPresent } from "../fs.ts";
 import { Connection } from "./connection.ts";
 import { DATABASE_HEADER_BYTES, type DatabaseHeader, lockPage, parseDatabaseHeader } from "./header.ts";
 
@@ -30,6 +30,17 @@ export interface CheckpointAnswer {
   checkpointed: number;
 }
 
+/** Something else than SQLite has replaced a checkout under a session, or a part of it: it no longer is the branch's. */
+export class CheckoutOverwritten extends TaskdError {
+  constructor(path: string, what: string) {
+    super("capture_failed", `${path} ${what}`, {
+      hint:
+        "Close the session; save the file first if you need what is in it, then check the branch out with --force: " +
+        "what was flushed is safe",
+    });
+  }
+}
+
 /** Far above the ticks of any file system, and above {@linkcode backdate}'s users' own margins. */
 const BACKDATE_MS = 2_000;
 
@@ -46,11 +57,16 @@ export function stampFile(path: string): FileStamp | undefined {
 
 /**
  * Sets the time of a file that no process is writing back, so that every later write sets another one: file times are
- * coarse, and a write in the same tick would not show.
+ * coarse, and a write in the same tick would not show. Throws what {@linkcode fileError} makes of a
+ * file that went away.
  */
 export function backdate(path: string, now_ms: number): void {
   const time = new Date(now_ms - BACKDATE_MS);
-  Deno.utimeSync(path, time, time);
+  try {
+    Deno.utimeSync(path, time, time);
+  } catch (error) {
+    throw fileError(error, `Cannot set the time of ${path}`);
+  }
 }
 
 /** Whether something may be in the -wal beside `path`. */
@@ -59,17 +75,32 @@ export function hasWal(path: string): boolean {
 }
 
 /**
- * The change counter in a database's header; undefined when it has none. Opens and closes the file: no
- * connection of this process may have it open.
+ * A database's header; undefined when it has none. Opens and closes the file: no connection of this process may have it
+ * open.
  */
+export function readHeader(path: string): DatabaseHeader | undefined {
+  using file = new OpenFile(path);
+  return file.header();
+}
+
 export function readChangeCounter(path: string): number | undefined {
-  const file = new OpenFile(path);
-  try {
-    const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
-    return file.readAt(0, bytes) === bytes.length ? parseDatabaseHeader(bytes)?.change_counter : undefined;
-  } finally {
-    file.close();
-  }
+  return readHeader(path)?.change_counter;
+}
+
+/** Where the header has the two versions that state the journal mode, and their value without WAL. */
+const JOURNAL_MODE_OFFSET = 18;
+const ROLLBACK_MODE = 1;
+const WAL_MODE = 2;
+
+/**
+ * Gives a finished image, which no connection has open, the rollback journal mode, durably: SQLite then opens it where
+ * nothing can be written. https://sqlite.org/fileformat2.html#file_format_version_numbers
+ */
+export function leaveWalMode(path: string): void {
+  using file = Deno.openSync(path, { write: true });
+  file.seekSync(JOURNAL_MODE_OFFSET, Deno.SeekMode.Start);
+  file.writeSync(new Uint8Array([ROLLBACK_MODE, ROLLBACK_MODE]));
+  file.syncDataSync();
 }
 
 /** Refuses anything but a plain file: a symlink could lead anywhere, and opening a FIFO would never return. */
@@ -125,8 +156,28 @@ export async function copyStill(from: string, to: string): Promise<void> {
   }
 }
 
+/**
+ * Copies the main file and the log as they are, durably, without SQLite. Opens and closes both: no connection of this
+ * process may have them open.
+ */
+export async function copyRaw(from: string, to: string): Promise<void> {
+  try {
+    for (const suffix of hasWal(from) ? ["", "-wal"] : [""]) {
+      await Deno.copyFile(from + suffix, to + suffix);
+      await fsyncFile(to + suffix);
+    }
+  } catch (error) {
+    throw fileError(error, `Cannot copy ${from}`);
+  }
+}
+
+/** The bytes of a file, under the same condition. */
+export async function* readWhole(path: string): AsyncGenerator<Uint8Array> {
+  yield* (await Deno.open(path)).readable;
+}
+
 /** An open checkout: raw reads beside SQLite connections, without ever losing a lock. */
-export class CheckoutFile {
+export class CheckoutFile implements Disposable {
   readonly path: string;
   readonly #main: OpenFile;
   readonly #busy_timeout_ms: number;
@@ -139,25 +190,23 @@ export class CheckoutFile {
     this.#busy_timeout_ms = busy_timeout_ms;
   }
 
-  /** Opens the plain file at `path`; throws `not_found`, `denied` or `not_a_database`. */
-  static open(path: string, options: { busy_timeout_ms: number }): CheckoutFile {
+  /**
+   * Opens the plain file at `path`; throws `not_found`, `denied` or `not_a_database`.
+   *
+   * @param options.min_bytes 0 for raw reads alone.
+   */
+  static open(path: string, options: { busy_timeout_ms: number; min_bytes?: number }): CheckoutFile {
     const { size } = requirePlainDatabase(path);
+    const { min_bytes = MIN_DATABASE_BYTES } = options;
     // SQLite would take it for an empty database, and a session would then store that as the branch's content.
-    if (size < MIN_DATABASE_BYTES) {
+    if (size < min_bytes) {
       throw new TaskdError("not_a_database", `${path} has ${size} bytes, too few for a database`, {
         hint: "Check the branch out again with --force",
       });
     }
-    let main: OpenFile;
-    try {
-      main = new OpenFile(path);
-    } catch (error) {
-      throw fileError(error, `Cannot open ${path}`);
-    }
-    return new CheckoutFile(path, main, options.busy_timeout_ms);
+    return new CheckoutFile(path, new OpenFile(path), options.busy_timeout_ms);
   }
 
-  /** A further connection; all are closed with the file. */
   connect(): Connection {
     const connection = new Connection(this.path, { busy_timeout_ms: this.#busy_timeout_ms });
     this.#connections.push(connection);
@@ -166,10 +215,7 @@ export class CheckoutFile {
 
   /** The database header in the main file; throws `not_a_database`. */
   header(): DatabaseHeader {
-    const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
-    const header = this.readMain(0, bytes) === bytes.length ? parseDatabaseHeader(bytes) : undefined;
-    if (!header) throw new TaskdError("not_a_database", `${this.path} is not an SQLite database`);
-    return header;
+    return this.#main.header() ?? notADatabase(this.path);
   }
 
   mainSize(): number {
@@ -187,6 +233,29 @@ export class CheckoutFile {
     return this.#wal?.readAt(offset, into) ?? 0;
   }
 
+  /** Forces what any process wrote to the main file to disk. */
+  syncMain(): void {
+    this.#main.sync();
+  }
+
+  /** The same of the -wal, while other work goes on. */
+  async syncWal(): Promise<void> {
+    await this.#wal?.syncData();
+  }
+
+  /** Calls `onWrite` once any process writes to the -wal, until then it can be left; undefined where no more can be watched. */
+  watchWal(onWrite: () => void): (() => void) | undefined {
+    try {
+      const watcher = Deno.watchFs(`${this.path}-wal`, { recursive: false });
+      (async () => {
+        for await (const { kind } of watcher) if (kind === "modify") return onWrite();
+      })().catch(onWrite);
+      return () => watcher.close();
+    } catch {
+      return undefined;
+    }
+  }
+
   /** Bytes of the -wal file, stale tail included. */
   walSize(): number {
     return stampFile(`${this.path}-wal`)?.size ?? 0;
@@ -194,14 +263,12 @@ export class CheckoutFile {
 
   /** Throws `capture_failed` when the checkout or its -wal was removed or replaced under the open file. */
   assertInPlace(): void {
-    const hint = "Close the session and check the branch out again; what was flushed is safe";
     const found = inode(this.path);
     if (found === undefined || found !== this.#main.inode) {
-      const change = found === undefined ? "removed" : "replaced";
-      throw new TaskdError("capture_failed", `${this.path} was ${change}`, { hint });
+      throw new CheckoutOverwritten(this.path, found === undefined ? "was removed" : "was replaced");
     }
     if (this.#wal && inode(`${this.path}-wal`) !== this.#wal.inode) {
-      throw new TaskdError("capture_failed", `${this.path}-wal was removed or replaced`, { hint });
+      throw new CheckoutOverwritten(`${this.path}-wal`, "was removed or replaced");
     }
   }
 
@@ -221,10 +288,14 @@ export class CheckoutFile {
       for (const connection of this.#connections) connection.close();
     } finally {
       this.#connections = [];
-      this.#wal?.close();
+      this.#wal?.[Symbol.dispose]();
       this.#wal = undefined;
-      this.#main.close();
+      this.#main[Symbol.dispose]();
     }
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
   }
 }
 
@@ -232,20 +303,30 @@ function checkpointAnswer(row: Record<string, unknown> | undefined): CheckpointA
   return { log: Number(row?.log ?? -1), checkpointed: Number(row?.checkpointed ?? -1) };
 }
 
-class OpenFile {
+class OpenFile implements Disposable {
   /** Kept: the runtime checks the path's permission at each call on an open file, which costs more than the call. */
   readonly inode: number | null;
   readonly #file: Deno.FsFile;
   /** Where the next read begins; NaN when unknown. */
   #position = 0;
 
+  /** Throws `not_found` when the file went away, as one that another command replaces, and {@linkcode fileError}'s. */
   constructor(path: string) {
-    this.#file = Deno.openSync(path, { read: true });
+    try {
+      this.#file = Deno.openSync(path, { read: true });
+    } catch (error) {
+      throw fileError(error, `Cannot open ${path}`);
+    }
     this.inode = this.#file.statSync().ino;
   }
 
   get size(): number {
     return this.#file.statSync().size;
+  }
+
+  header(): DatabaseHeader | undefined {
+    const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
+    return this.readAt(0, bytes) === bytes.length ? parseDatabaseHeader(bytes) : undefined;
   }
 
   readAt(offset: number, into: Uint8Array): number {
@@ -262,6 +343,62 @@ class OpenFile {
     return done;
   }
 
+  sync(): void {
+    this.#file.syncSync();
+  }
+
+  async syncData(): Promise<void> {
+    await this.#file.syncData();
+  }
+
+  [Symbol.dispose](): void {
+    this.#file.close();
+  }
+}
+
+function notADatabase(path: string): never {
+  throw new TaskdError("not_a_database", `${path} is not an SQLite database`);
+}
+
+/** Writes a file beside a database, or an empty one that keeps a name; with `create` none may be there. */
+export function writeWhole(path: string, bytes: Uint8Array<ArrayBuffer>, { create = false } = {}): void {
+  Deno.writeFileSync(path, bytes, { mode: 0o600, createNew: create });
+}
+
+/** What is left in a file that {@linkcode RetiredFile.retire} ended; SQLite answers "file is not a database". */
+const RETIRED = "This database was replaced or removed. Open it again by its path.\n".padEnd(MIN_DATABASE_BYTES);
+
+/**
+ * A file that is about to be replaced or removed, while its lock is held. A connection that was opened before, and reads
+ * first when the lock is gone, would write to a file that has no name any more, beside the log of the new one: it has
+ * to find no database there.
+ */
+export class RetiredFile {
+  readonly #file: Deno.FsFile;
+
+  private constructor(file: Deno.FsFile) {
+    this.#file = file;
+  }
+
+  static open(path: string): RetiredFile {
+    return new RetiredFile(Deno.openSync(path, { write: true }));
+  }
+
+  get inode(): number | null {
+    return this.#file.statSync().ino;
+  }
+
+  isAt(path: string): boolean {
+    return isStillAt(this.#file, path);
+  }
+
+  /** Ends the content, once the file has no name any more: one with a further name, as in a backup of links, is left. */
+  retire(): void {
+    if (this.#file.statSync().nlink !== 0) return;
+    this.#file.truncateSync(0);
+    this.#file.writeSync(new TextEncoder().encode(RETIRED));
+  }
+
   close(): void {
     this.#file.close();
   }
@@ -271,22 +408,25 @@ function openIfThere(path: string): OpenFile | undefined {
   try {
     return new OpenFile(path);
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (hasCode(error, "not_found")) return undefined;
     throw error;
   }
 }
 
 function inode(path: string): number | null | undefined {
   try {
-    const info = Deno.lstatSync(path);
-    return info.isFile ? info.ino : undefined;
-  } catch {
-    return undefined;
+    const info = lstatIfPresent(path);
+    return info?.isFile ? info.ino : undefined;
+  } catch (error) {
+    throw fileError(error, `Cannot inspect ${path}`);
   }
 }
 
-/** A database image that no connection of this process has open: cache entries, temporary files. */
-export class ImageFile {
+/**
+ * A database image that no connection of this process has open: cache entries, temporary files. It reads in WAL mode, as
+ * every stored one is, also where {@linkcode leaveWalMode} was called.
+ */
+export class ImageFile implements Disposable {
   readonly page_size: number;
   readonly page_count: number;
   readonly #file: OpenFile;
@@ -302,14 +442,12 @@ export class ImageFile {
     requirePlainFile(path);
     const file = new OpenFile(path);
     try {
-      const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
-      const header = file.readAt(0, bytes) === bytes.length ? parseDatabaseHeader(bytes) : undefined;
-      if (!header) throw new TaskdError("not_a_database", `${path} is not an SQLite database`);
+      const { page_size } = file.header() ?? notADatabase(path);
       const { size } = file;
-      if (size % header.page_size !== 0) throw new TaskdError("corrupt", `${path} does not end at a page's end`);
-      return new ImageFile(file, header.page_size, size / header.page_size);
+      if (size % page_size !== 0) throw new TaskdError("corrupt", `${path} does not end at a page's end`);
+      return new ImageFile(file, page_size, size / page_size);
     } catch (error) {
-      file.close();
+      file[Symbol.dispose]();
       throw error;
     }
   }
@@ -319,6 +457,8 @@ export class ImageFile {
     if (this.#file.readAt((first - 1) * this.page_size, bytes) < bytes.length) {
       throw new TaskdError("corrupt", "A database image is shorter than it was");
     }
+    const modes = bytes.subarray(JOURNAL_MODE_OFFSET, JOURNAL_MODE_OFFSET + 2);
+    if (first === 1 && modes.every((mode) => mode === ROLLBACK_MODE)) modes.fill(WAL_MODE);
     const lock = lockPage(this.page_size);
     // The content of the lock page is undefined: images are compared without it.
     if (lock >= first && lock < first + count) {
@@ -327,6 +467,10 @@ export class ImageFile {
   }
 
   close(): void {
-    this.#file.close();
+    this.#file[Symbol.dispose]();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
   }
 }

@@ -6,6 +6,7 @@
 
 import { DatabaseSync } from "node:sqlite";
 import { type ErrorCode, hasCode, TaskdError } from "../errors.ts";
+import { lstatIfPresent } from "../fs.ts";
 import type { UriOptions } from "./header.ts";
 import { openName } from "./open_name.ts";
 
@@ -52,15 +53,20 @@ const MESSAGES: readonly (readonly [RegExp, ErrorCode])[] = [
 const HINTS: Partial<Record<ErrorCode, string>> = {
   busy: "Another process keeps the database locked; let it finish and try again",
   not_a_database: "Name a file that SQLite can open; an encrypted one is not supported",
+  no_space: "Free space on the disk, then try again",
+  unavailable:
+    "The disk may be full, or fail, or the file may not grow: check its free space, the kernel's log (dmesg), " +
+    "and ulimit -f",
 };
 
-/** What SQLite makes beside a database that is open already: it needs room, and a directory that may be written. */
-const BESIDE_HINT = "Check that the disk has room for another file and that its directory may be written";
+/** What SQLite could not open although the database is there: the file itself, or one beside it. */
+const BESIDE_HINT = "Check that the disk has room for another file, that its directory may be written, and that the " +
+  "process may open more files (ulimit -n)";
 
 /**
  * SQLite's failure as a {@linkcode TaskdError}.
  *
- * @param options.opened The database itself has been opened: what cannot be opened now is a file beside it.
+ * @param options.opened The database itself is there, or has been opened: what cannot be opened is not missing.
  */
 export function sqliteError(error: unknown, attempted: string, options: { opened?: boolean } = {}): TaskdError {
   if (error instanceof TaskdError) return error;
@@ -87,7 +93,7 @@ export class Connection {
     try {
       this.#db = new DatabaseSync(openName(path, { mode: "rw", ...uri }), { timeout: busy_timeout_ms });
     } catch (error) {
-      throw sqliteError(error, `Cannot open ${path}`);
+      throw sqliteError(error, `Cannot open ${path}`, { opened: lstatIfPresent(path) !== undefined });
     }
     try {
       this.run("PRAGMA trusted_schema=OFF");
@@ -138,7 +144,7 @@ export class Connection {
    * hardly ever meets the gap between two transactions of a writer that never pauses: at first the lock is asked for
    * all the time.
    */
-  beginImmediate(): void {
+  beginImmediate(options: { wait?: boolean } = {}): void {
     this.run("PRAGMA busy_timeout=0");
     try {
       for (let tries = 0; tries < WRITE_LOCK.tries; tries++) {
@@ -148,7 +154,19 @@ export class Connection {
     } finally {
       this.run(`PRAGMA busy_timeout=${this.#busy_timeout_ms}`);
     }
+    if (options.wait === false) throw new TaskdError("busy", `Another process writes to ${this.#path}`);
     this.run("BEGIN IMMEDIATE");
+  }
+
+  /** Whether another connection has the write lock at this moment. */
+  get write_locked(): boolean {
+    this.run("PRAGMA busy_timeout=0");
+    try {
+      return !this.#began();
+    } finally {
+      this.rollback();
+      this.run(`PRAGMA busy_timeout=${this.#busy_timeout_ms}`);
+    }
   }
 
   #began(): boolean {
@@ -171,10 +189,6 @@ function hasWaitedLong({ cause }: TaskdError): boolean {
 }
 
 export function sqliteVersion(): string {
-  const db = new DatabaseSync(":memory:");
-  try {
-    return String((db.prepare("SELECT sqlite_version() AS version").get() as { version: string }).version);
-  } finally {
-    db.close();
-  }
+  using db = new DatabaseSync(":memory:");
+  return String((db.prepare("SELECT sqlite_version() AS version").get() as { version: string }).version);
 }

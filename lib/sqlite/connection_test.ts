@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { sql, withDirectory } from "../../tests/support/stores.ts";
 import { type ErrorCode, TaskdError } from "../errors.ts";
@@ -124,4 +124,11 @@ Deno.test("pin() takes its snapshot at once, and rollback() ends it", () =>
 Deno.test("the SQLite library is one without the WAL-reset defect of 3.51.2 and before", () => {
   const [major, minor, patch] = sqliteVersion().split(".").map(Number) as [number, number, number];
   assert(major * 1e6 + minor * 1e3 + patch > 3_051_002, sqliteVersion());
+});
+
+Deno.test("SQLite's error of a disk that is full or fails has a hint", () => {
+  // SQLITE_IOERR, SQLITE_FULL, SQLITE_IOERR_SHMSIZE: https://sqlite.org/rescode.html.
+  for (const [errcode, hint] of [[10, "dmesg"], [13, "Free space"], [4874, "Free space"]] as const) {
+    assertStringIncludes(sqliteError({ errcode, message: "failed" }, "Cannot run it").hint!, hint);
+  }
 });

@@ -1,335 +1,441 @@
 /**
- * What differs between two database images, table by table and row by row. Compares stored
- * types and bytes exactly, runs nothing that the schemas bring along, and keeps no more than the rows shown in
- * memory. Both files must be whole images that no process changes, such as cache entries.
+ * What differs between two database images: settings, definitions, and rows, table by table. Compares stored types and
+ * bytes exactly, runs nothing that the schemas bring along, and keeps no more than the rows shown in memory. Both files
+ * must be whole images that no process changes, such as cache entries.
  */
 
 import { nextTurn } from "../clock.ts";
-import { TaskdError, throwIfInterrupted } from "../errors.ts";
-import type { JsonValue, RowDiff, TableDiff } from "./diff_result.ts";
-import { fullTextStorage } from "./_full_text.ts";
-import { attempt, type OpenedImage, openImage, quoteName } from "./_image.ts";
-import { exactColumnsSql, showValue, splitExact } from "./_row_values.ts";
+import { hasCode, messageOf, TaskdError, throwIfInterrupted } from "../errors.ts";
+import { nearest } from "../text/nearest.ts";
+import { plural } from "../text/plural.ts";
+import type { ChangeKind, ColumnDiff, DatabaseDiff, JsonValue, RowDiff, RowPage, TableDiff } from "./diff_result.ts";
+import type { DiffOptions, DiffRowsOptions } from "./diff_result.ts";
+import { definitionDiffs, settingDiffs } from "./_definitions.ts";
+import { differingPages, otherPages, PageOwners } from "./_pages.ts";
+import { differingRows as pairsOf, type Pair, type PairPlan, type Place, planOf } from "./row_pairs.ts";
+import { sameValue, searchOf, showValue, type Value } from "./row_values.ts";
+import { Side, type StoredRow, type StoredTable } from "./side.ts";
 
-/** Rows between two breaks, in which aborts and the process's other work get their turn. */
-const ROWS_PER_TURN = 10_000;
+/** Bytes of a text or blob that are shown. */
+export const VALUE_BYTES = 256;
+/** About how many bytes the rows of a part have in all. */
+const PAGE_BYTES = 1 << 20;
+/** Rows that a part leaves out before it ends: who filters gets an answer in time. */
+const PASSED_ROWS = 200_000;
+const PAGE_ROWS = 1_000;
+const MAX_PROBLEMS = 100;
 
-export interface RowDiffOptions {
-  /** Only these tables; absent means all. */
-  tables?: string[];
-  /** Rows to show of each table, default 0. */
-  rows?: number;
-  /**
-   * Whether SQLite's own tables and those behind virtual tables are compared too; they come last, except the storage of a
-   * full-text table, which is counted in its line.
-   */
-  internal?: boolean;
+export interface CompareOptions extends DiffOptions {
+  /** Takes all rows that differ, in the parts in which {@linkcode differingRows} returns a thousand with `same`. */
+  onPage?: (page: TablePage) => void;
+  /** Takes the same rows one by one. */
+  onPair?: (table: string, plan: PairPlan, pair: Pair) => void;
+  /** Whether SQLite is asked if tables that differ are sound, with their indexes; default true. */
+  check?: boolean;
   /** Ends the comparison with `interrupted`. */
   signal?: AbortSignal | undefined;
 }
 
-export interface ComparedTable extends TableDiff {
-  /** Of a full-text table, when asked for internal ones: rows that were added, removed or changed in what it is kept in. */
-  storage_rows?: number;
-}
+/** A part of a table's rows; `cursor` is absent at its first. */
+export type TablePage = RowPage & { table: string; cursor?: string };
 
-interface Column {
-  name: string;
-  type: string;
-  primary_key: number;
-  /** 0 ordinary, 1 hidden in a virtual table, 2 and 3 generated. */
-  hidden: number;
-}
-
-interface Table {
-  name: string;
-  virtual: boolean;
-  without_rowid: boolean;
-  columns: Column[];
-  /** Whether the primary key has an index of its own, that is, is not the rowid. */
-  key_index: boolean;
-}
-
-/** How rows of the two sides find each other. */
-interface Plan {
-  /** SQL that yields the key: one integer, or exact texts. */
-  key: string[];
-  key_columns: string[];
-  by_rowid: boolean;
-  columns: string[];
-}
-
-type Row = (bigint | string)[];
-
-class Side {
-  readonly path: string;
-  readonly image: OpenedImage;
-  readonly encoding: string;
-  readonly tables: Map<string, Table>;
-  /** Those that SQLite or a virtual table's module writes. */
-  readonly internal: Set<string> = new Set();
-  /** Those of them that are the storage of a full-text table, with its name. */
-  readonly storage: Map<string, string> = new Map();
-
-  constructor(path: string, options: { internal: boolean }) {
-    this.path = path;
-    this.image = openImage(path);
-    try {
-      this.encoding = this.#query("PRAGMA encoding")[0]![0] as string;
-      this.tables = new Map(this.#readTables(options).map((table) => [table.name, table]));
-      if (options.internal) this.#findStorage();
-    } catch (error) {
-      this.image.close();
-      throw error;
-    }
-  }
-
-  #query(sql: string, ...parameters: string[]): Row[] {
-    return attempt(this.path, () => this.image.db.prepare(sql).all(...parameters)) as unknown as Row[];
-  }
-
-  #readTables({ internal }: { internal: boolean }): Table[] {
-    // What sqlite_schema holds is definitions, not rows.
-    const list = this.#query(
-      "SELECT name, type, wr, type = 'shadow' OR name LIKE 'sqlite\\_%' ESCAPE '\\' FROM pragma_table_list" +
-        " WHERE schema = 'main' AND type IN ('table', 'virtual', 'shadow') AND name <> 'sqlite_schema' ORDER BY name",
-    );
-    const tables: Table[] = [];
-    for (const [name, type, without_rowid, is_internal] of list as [string, string, bigint, bigint][]) {
-      if (is_internal === 1n) {
-        if (!internal) continue;
-        this.internal.add(name);
-      }
-      const virtual = type === "virtual";
-      try {
-        const columns = this.#query("SELECT name, type, pk, hidden FROM pragma_table_xinfo(?)", name)
-          .map(([name, type, pk, hidden]) => ({
-            name: String(name),
-            type: String(type),
-            primary_key: Number(pk),
-            hidden: Number(hidden),
-          }));
-        const key_index = this.#query("SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", name).length > 0;
-        tables.push({ name, virtual, without_rowid: without_rowid === 1n, columns, key_index });
-      } catch (error) {
-        if (!virtual) throw error; // its module may not exist here
-      }
-    }
-    return tables;
-  }
-
-  #findStorage(): void {
-    const definitions = this.#query("SELECT name, CAST(sql AS TEXT) FROM main.sqlite_schema WHERE type = 'table'");
-    for (const [name, sql] of definitions.map((texts) => texts.map(String) as [string, string])) {
-      if (!this.tables.get(name)?.virtual) continue;
-      for (const table of fullTextStorage(name, sql)) if (this.internal.has(table)) this.storage.set(table, name);
-    }
-  }
-
-  count(table: string): number {
-    return Number(this.#query(`SELECT count(*) FROM main.${quoteName(table)}`)[0]![0]);
-  }
-
-  /** The rows in key order; throws `corrupt` rather than end early. */
-  *rows(table: Table, plan: Plan): Generator<Row, undefined> {
-    const expressions = [...plan.key, ...exactColumnsSql(plan.columns)];
-    // A row's key by rowid is unique and sorted already; others may repeat (NULLs), so all columns order them.
-    const order = plan.by_rowid ? plan.key[0]! : expressions.map((_, i) => i + 1).join(", ");
-    // Not through an index: it could be damaged where the table is not.
-    const from = `main.${quoteName(table.name)}${table.virtual ? "" : " NOT INDEXED"}`;
-    const sql = `SELECT ${expressions.join(", ")} FROM ${from} ORDER BY ${order}`;
-    const statement = attempt(this.path, () => this.image.db.prepare(sql));
-    let seen = 0;
-    for (const row of statement.iterate() as Iterable<unknown> as Iterable<Row>) {
-      seen++;
-      yield row;
-    }
-    // Deno 2.9's iterate() takes an error of SQLite for the end of the rows.
-    const expected = this.count(table.name);
-    if (seen !== expected) {
-      throw new TaskdError(
-        "corrupt",
-        `Cannot read the database ${this.path}: ${seen} of ${expected} rows of the table ${table.name} can be read`,
-      );
-    }
-  }
+export interface RowPageOptions extends DiffRowsOptions {
+  /** Ends the comparison with `interrupted`. */
+  signal?: AbortSignal | undefined;
 }
 
 /**
  * Compares two database images.
  *
- * Rows are paired by primary key, or by rowid where a table has none. A virtual table is compared by what it shows, and left
- * out where it cannot be read. Tables named `sqlite_*` and those in which virtual tables keep their data are left out unless
- * `internal` asks for them; what a full-text table is kept in is then a count of its line (`storage_rows`), unless that
- * table cannot be read. Generated columns follow from the others and are not compared.
- * If the text encodings differ, every table of both sides is `schema`.
- *
- * @returns The tables that differ, by name, internal ones last. Of a changed row, `before` and `after` hold the columns
- * that differ. Text is cut after 200 characters, blobs after 64 bytes.
- * @throws {TaskdError} `not_found`, `not_a_database` or `corrupt`.
+ * @throws {TaskdError} `not_found`, `not_a_database` or `corrupt`; `not_found` also for a table that neither has.
  */
-export async function diffRows(path_a: string, path_b: string, options: RowDiffOptions = {}): Promise<ComparedTable[]> {
-  const { internal = false } = options;
-  const a = new Side(path_a, { internal });
-  try {
-    const b = new Side(path_b, { internal });
-    try {
-      const all = [...new Set([...a.tables.keys(), ...b.tables.keys()])].sort();
-      // Internal on one side alone is no reason to come last.
-      const isInternal = (name: string) => [a, b].every((side) => !side.tables.has(name) || side.internal.has(name));
-      const names = [...all.filter((name) => !isInternal(name)), ...all.filter(isInternal)];
-      const diffs = new Map<string, ComparedTable | undefined>();
-      for (const name of names) {
-        if (options.tables !== undefined && !options.tables.includes(name)) continue;
-        throwIfInterrupted(options.signal);
-        const diff = await diffTable(name, a, b, options);
-        if (diff === "unreadable") continue;
-        const owner = diff && storageOf(diff, a, b);
-        if (owner === undefined || !diffs.has(owner)) diffs.set(name, diff);
-        else diffs.set(owner, withStorage(diffs.get(owner) ?? unchanged(owner), diff!));
-      }
-      return [...diffs.values()].filter((diff) => diff !== undefined);
-    } finally {
-      b.image.close();
-    }
-  } finally {
-    a.image.close();
+export async function compareDatabases(
+  path_a: string,
+  path_b: string,
+  options: CompareOptions = {},
+): Promise<DatabaseDiff> {
+  const { signal } = options;
+  const { marks, pages_changed } = await differingPages(path_a, path_b, signal);
+  if (pages_changed === 0) {
+    return { pages_changed, settings: [], definitions: [], tables: [], other_pages: [], problems: [] };
   }
-}
-
-/** The full-text table that `diff` is of the storage of, on each side that has one of the two. */
-function storageOf({ table, change }: TableDiff, a: Side, b: Side): string | undefined {
-  const owner = a.storage.get(table) ?? b.storage.get(table);
-  if (owner === undefined || change === "schema") return undefined;
-  const isOn = ({ tables, storage }: Side) => tables.has(owner) ? storage.get(table) === owner : !tables.has(table);
-  return [a, b].every(isOn) ? owner : undefined;
-}
-
-function withStorage(diff: ComparedTable, { rows_added, rows_removed, rows_changed }: TableDiff): ComparedTable {
-  return { ...diff, storage_rows: (diff.storage_rows ?? 0) + rows_added + rows_removed + rows_changed };
-}
-
-function unchanged(table: string): TableDiff {
-  return { table, change: "changed", rows_added: 0, rows_removed: 0, rows_changed: 0 };
-}
-
-async function diffTable(
-  name: string,
-  a: Side,
-  b: Side,
-  options: RowDiffOptions,
-): Promise<TableDiff | "unreadable" | undefined> {
-  const before = a.tables.get(name);
-  const after = b.tables.get(name);
-  const diff = unchanged(name);
-  try {
-    if (before === undefined) return { ...diff, change: "added", rows_added: b.count(name) };
-    if (after === undefined) return { ...diff, change: "removed", rows_removed: a.count(name) };
-    if (a.encoding !== b.encoding || JSON.stringify(before) !== JSON.stringify(after)) {
-      return { ...diff, change: "schema" };
-    }
-    const shown = await mergeRows({ a, b, before, after, diff, options });
-    if (diff.rows_added + diff.rows_removed + diff.rows_changed === 0) return undefined;
-    return shown.length > 0 ? { ...diff, rows: shown } : diff;
-  } catch (error) {
-    if ((before ?? after)!.virtual && !options.signal?.aborted) return "unreadable";
-    throw error;
+  using a = new Side(path_a);
+  using b = new Side(path_b);
+  for (const name of options.tables ?? []) requireTable(a, b, name);
+  const definitions = definitionDiffs(a, b);
+  const settings = settingDiffs(a, b);
+  const owners = [await PageOwners.read(a, marks, signal), await PageOwners.read(b, marks, signal)] as const;
+  const work = { a, b, owners, options, comparable: isComparable(settings), indexes: indexesOf(a, b) };
+  const tables: TableDiff[] = [];
+  const problems: DatabaseDiff["problems"] = [];
+  // With another kind of vacuum readers go by pointers that they did not look at before.
+  const pointers_touched = owners.some((of) => of.pointers_touched) ||
+    settings.some(({ setting }) => setting === "auto_vacuum");
+  if (pointers_touched) problems.push(...newLines(...owners.map(unusedPages) as [string[], string[]]));
+  for (const [side, { odd_names }] of [["before", a], ["after", b]] as const) {
+    problems.push(...odd_names.map((name) => ({ side, problem: `the name ${name} is no text` })));
   }
-}
-
-/** Walks both sides in key order, counts into `diff` and returns the first rows that differ. */
-async function mergeRows(
-  { a, b, before, after, diff, options }: {
-    a: Side;
-    b: Side;
-    before: Table;
-    after: Table;
-    diff: TableDiff;
-    options: RowDiffOptions;
-  },
-): Promise<RowDiff[]> {
-  const plan = planOf(before);
-  const shown: RowDiff[] = [];
-  const limit = options.rows ?? 0;
-  const show = (change: RowDiff["change"], row_a: Row | undefined, row_b: Row | undefined) => {
-    if (shown.length < limit) shown.push(showRow(plan, change, { before: row_a, after: row_b, encoding: a.encoding }));
-  };
-  const rows_a = a.rows(before, plan);
-  const rows_b = b.rows(after, plan);
-  try {
-    let row_a = rows_a.next().value;
-    let row_b = rows_b.next().value;
-    for (let turn = 1; row_a !== undefined || row_b !== undefined; turn++) {
-      const order = row_a === undefined ? 1 : row_b === undefined ? -1 : compareKeys(row_a, row_b, plan.key.length);
-      if (order < 0) {
-        diff.rows_removed++;
-        show("removed", row_a, undefined);
-      } else if (order > 0) {
-        diff.rows_added++;
-        show("added", undefined, row_b);
-      } else if (row_a!.some((value, i) => value !== row_b![i])) {
-        diff.rows_changed++;
-        show("changed", row_a, row_b);
-      }
-      if (order <= 0) row_a = rows_a.next().value;
-      if (order >= 0) row_b = rows_b.next().value;
-      if (turn % ROWS_PER_TURN === 0) {
-        await nextTurn();
-        throwIfInterrupted(options.signal);
-      }
-    }
-    return shown;
-  } finally {
-    rows_a.return(undefined);
-    rows_b.return(undefined);
+  for (const name of namesOf(a, b)) {
+    throwIfInterrupted(signal);
+    if (options.tables !== undefined && !options.tables.includes(name)) continue;
+    const touched = isTouched(work, name);
+    const diff = touched ? await compareTable(work, name) : undefined;
+    if (diff !== undefined) tables.push(diff);
+    if (options.check !== false && (touched || pointers_touched)) problems.push(...damage(a, b, name));
   }
-}
-
-function planOf(table: Table): Plan {
-  const columns = table.columns.filter((column) => column.hidden === 0).map((column) => column.name);
-  const key_columns = table.columns.filter((column) => column.primary_key > 0)
-    .sort((x, y) => x.primary_key - y.primary_key).map((column) => column.name);
-  if (table.without_rowid || table.key_index) {
-    return { key: exactColumnsSql(key_columns), key_columns, by_rowid: false, columns };
-  }
-  if (key_columns.length === 1) {
-    return { key: [quoteName(key_columns[0]!)], key_columns, by_rowid: true, columns };
-  }
-  const taken = new Set(table.columns.map((column) => column.name.toLowerCase()));
-  const rowid = ["rowid", "_rowid_", "oid"].find((name) => !taken.has(name));
-  if (rowid !== undefined) return { key: [rowid], key_columns: ["rowid"], by_rowid: true, columns };
-  // Columns hide every name of the rowid: the whole row is its own key.
-  return { key: exactColumnsSql(columns), key_columns: columns, by_rowid: false, columns };
-}
-
-function compareKeys(a: Row, b: Row, length: number): number {
-  for (let i = 0; i < length; i++) {
-    if (a[i] !== b[i]) return a[i]! < b[i]! ? -1 : 1;
-  }
-  return 0;
-}
-
-function showRow(
-  plan: Plan,
-  change: RowDiff["change"],
-  { before, after, encoding }: { before: Row | undefined; after: Row | undefined; encoding: string },
-): RowDiff {
-  const key_length = plan.key.length;
-  const key_parts = (before ?? after)!.slice(0, key_length);
-  const keys = plan.by_rowid ? [`I${key_parts[0]}`] : splitExact(key_parts as string[]);
-  const key = Object.fromEntries(plan.key_columns.map((name, i) => [name, showValue(keys[i]!, encoding)]));
-  const values_before = before && splitExact(before.slice(key_length) as string[]);
-  const values_after = after && splitExact(after.slice(key_length) as string[]);
-  const side = (values: string[]): Record<string, JsonValue> =>
-    Object.fromEntries(
-      plan.columns.map((name, i) => [name, i] as const)
-        .filter(([, i]) => values_before?.[i] !== values_after?.[i])
-        .map(([name, i]) => [name, showValue(values[i]!, encoding)]),
-    );
+  const shown = new Set(tables.map(({ table }) => table));
+  const defined = new Set(definitions.flatMap(({ table, name }) => [table, name]));
+  const index_of = new Map([...a.entries, ...b.entries].map(({ name, table }) => [name, table]));
+  const explained = (table: string) => shown.has(table) || options.tables?.includes(table) === false;
+  const other_pages = otherPages(marks, owners, ({ where, name = "" }) => {
+    if (where === "definitions") return definitions.length > 0;
+    return where === "table" && explained(name) ||
+      where === "index" && (defined.has(name) || explained(index_of.get(name)!));
+  });
   return {
-    change,
-    key,
-    ...(values_before && { before: side(values_before) }),
-    ...(values_after && { after: side(values_after) }),
+    pages_changed,
+    settings,
+    definitions,
+    tables: inOrder(tables),
+    other_pages,
+    problems: problems.slice(0, MAX_PROBLEMS),
   };
+}
+
+/** A part of the rows of one table that differ. */
+export async function differingRows(
+  path_a: string,
+  path_b: string,
+  table: string,
+  options: RowPageOptions = {},
+): Promise<RowPage> {
+  using a = new Side(path_a);
+  using b = new Side(path_b);
+  requireTable(a, b, table);
+  const work = { a, b, comparable: isComparable(settingDiffs(a, b)) };
+  const { rows: most = 100, value_bytes = VALUE_BYTES, change, search = "", signal } = options;
+  const holds = searchOf(search);
+  const plan = planOf(a.tables.get(table), b.tables.get(table), b.encoding);
+  const place = options.after === undefined ? firstPlace(work, plan) : parsePlace(options.after);
+  const pages = new Pages();
+  for (const found of pairsOf(a, b, plan, place)) {
+    if (found === undefined) {
+      await turn(signal);
+      continue;
+    }
+    const { pair, next } = found;
+    const ended = pages.endedBefore(next, most);
+    if (ended !== undefined) return ended;
+    const passed = change !== undefined && changeOf(pair) !== change || !holds(pair);
+    pages.add(passed ? undefined : showPair(plan, pair, value_bytes, options.same));
+  }
+  return { rows: pages.rows };
+}
+
+/** All rows of a table that differ, one by one; nothing where it is time for a break. */
+export function* rowPairs(a: Side, b: Side, plan: PairPlan): Generator<Pair | undefined> {
+  const work = { a, b, comparable: isComparable(settingDiffs(a, b)) };
+  for (const found of pairsOf(a, b, plan, firstPlace(work, plan))) yield found?.pair;
+}
+
+/** Rows one after the other, in parts. */
+class Pages {
+  rows: RowDiff[] = [];
+  #bytes = 0;
+  #passed = 0;
+  #place: Place | undefined;
+
+  /** The part that ends before the row at `place`, where one does. */
+  endedBefore(place: Place, most: number = PAGE_ROWS): RowPage | undefined {
+    const { rows } = this;
+    const before = this.#place;
+    this.#place = place;
+    // Two rows may come from one place.
+    const full = rows.length >= most || this.#bytes >= PAGE_BYTES || this.#passed >= PASSED_ROWS;
+    if (!full || samePlace(before, place)) return undefined;
+    this.rows = [];
+    this.#bytes = this.#passed = 0;
+    return { rows, next: formatPlace(before!) };
+  }
+
+  /** Without a row, one is passed. */
+  add(row?: RowDiff): void {
+    if (row === undefined) return void this.#passed++;
+    this.#bytes += JSON.stringify(row).length;
+    this.rows.push(row);
+  }
+}
+
+async function turn(signal: AbortSignal | undefined): Promise<void> {
+  await nextTurn();
+  throwIfInterrupted(signal);
+}
+
+interface Work {
+  a: Side;
+  b: Side;
+  /** The same bytes mean the same on both sides. */
+  comparable: boolean;
+}
+
+interface FullWork extends Work {
+  /** Where the indexes of both sides begin, by their table's name in lower case, by which SQLite finds it, and theirs. */
+  indexes: Map<string, Map<string, Set<number>>>;
+  owners: readonly [PageOwners, PageOwners];
+  options: CompareOptions;
+}
+
+/** Settings with which equal pages may hold different rows. */
+const READING = new Set(["page_size", "reserved_bytes", "schema_format", "encoding"]);
+
+function isComparable(settings: DatabaseDiff["settings"]): boolean {
+  return !settings.some(({ setting }) => READING.has(setting));
+}
+
+function namesOf(a: Side, b: Side): string[] {
+  return [...new Set([...a.tables.keys(), ...b.tables.keys()])].sort();
+}
+
+function requireTable(a: Side, b: Side, name: string): void {
+  if (a.tables.has(name) || b.tables.has(name)) return;
+  const near = nearest(name, namesOf(a, b));
+  throw new TaskdError("not_found", `There is no table ${name} in either database`, {
+    ...(near === undefined ? {} : { hint: `Did you mean ${near}?` }),
+  });
+}
+
+/** Whether the rows of a table may differ: the same definition over the same pages holds the same ones. */
+function isTouched(work: FullWork, name: string): boolean {
+  const { a, b, owners } = work;
+  const [before, after] = [a.tables.get(name), b.tables.get(name)];
+  if (!before || !after || before.sql !== after.sql || before.kind !== after.kind || !work.comparable) return true;
+  if (before.root !== after.root) return true;
+  if (before.kind === "virtual") {
+    const storage = [...a.tables.keys(), ...b.tables.keys()].filter((table) => table.startsWith(`${name}_`));
+    return storage.some((table) => isTouched(work, table));
+  }
+  const indexes = [...work.indexes.get(name.toLowerCase()) ?? []];
+  return indexes.some(([, roots]) => roots.size > 1) ||
+    owners.some((of) => of.isTouched("table", name) || indexes.some(([index]) => of.isTouched("index", index)));
+}
+
+function indexesOf(a: Side, b: Side): FullWork["indexes"] {
+  const indexes: FullWork["indexes"] = new Map();
+  for (const { type, name, table, root } of [...a.entries, ...b.entries]) {
+    if (type !== "index") continue;
+    const of = indexes.get(table.toLowerCase()) ?? new Map<string, Set<number>>();
+    of.set(name, (of.get(name) ?? new Set()).add(root));
+    indexes.set(table.toLowerCase(), of);
+  }
+  return indexes;
+}
+
+/** How rows are read from the start on. Those of the same definition on the same pages are the same. */
+function firstPlace({ a, b, comparable }: Work, { before, after, by_rowid }: PairPlan): Place {
+  const isSorted = ({ file }: Side, table: StoredTable | undefined) =>
+    table === undefined || table.kind !== "virtual" && file.isSorted(table.root);
+  if (!by_rowid || !isSorted(a, before) || !isSorted(b, after)) return {};
+  return { sorted: true, narrow: comparable && before !== undefined && before.sql === after?.sql };
+}
+
+async function compareTable(work: FullWork, name: string): Promise<TableDiff | undefined> {
+  const { a, b, options } = work;
+  const [before, after] = [a.tables.get(name), b.tables.get(name)];
+  const plan = planOf(before, after, b.encoding);
+  const diff: TableDiff = {
+    table: name,
+    change: before === undefined ? "added" : after === undefined ? "removed" : "changed",
+    ...([before, after].every((table) => table?.internal !== false) ? { internal: true as const } : {}),
+    rows_added: 0,
+    rows_removed: 0,
+    rows_changed: 0,
+  };
+  const columns = columnDiffs(plan);
+  if (columns.length > 0) diff.columns = columns;
+  const counts_only = (options.rows ?? 0) === 0 && !options.onPage && !options.onPair;
+  try {
+    if (counts_only && before === undefined) diff.rows_added = b.count(after!);
+    else if (counts_only && after === undefined) diff.rows_removed = a.count(before!);
+    else await countRows(work, plan, diff);
+  } catch (error) {
+    if (options.signal?.aborted || !isUnreadable(error, (before ?? after)!)) throw error;
+    diff.unread = messageOf(error);
+  }
+  const { change, unread } = diff;
+  const found = diff.rows_added + diff.rows_removed + diff.rows_changed > 0 || columns.length > 0;
+  return found || change !== "changed" || unread !== undefined ? diff : undefined;
+}
+
+/** A module's own errors are all kinds; those of a table are damage, and limits of SQLite. */
+function isUnreadable(error: unknown, table: StoredTable): boolean {
+  return table.kind === "virtual" || hasCode(error, "corrupt") || error instanceof Error && "errcode" in error;
+}
+
+async function countRows(work: FullWork, plan: PairPlan, diff: TableDiff): Promise<void> {
+  const { options } = work;
+  const { rows: most = 0, value_bytes = VALUE_BYTES, signal, onPage, onPair } = options;
+  const { table } = diff;
+  const pages = new Pages();
+  let cursor: { cursor?: string } = {};
+  const samples = { removed: [] as RowDiff[], added: [] as RowDiff[], changed: [] as RowDiff[] };
+  const equal = plan.added.length + plan.removed.length > 0;
+  try {
+    for (const found of pairsOf(work.a, work.b, plan, { ...firstPlace(work, plan), equal })) {
+      if (found === undefined) {
+        await turn(signal);
+        continue;
+      }
+      const { pair, next } = found;
+      if (equal) countValues(plan, pair, diff.columns!);
+      if (pair.equal) continue;
+      onPair?.(table, plan, pair);
+      if (onPage !== undefined) {
+        const ended = pages.endedBefore(next);
+        if (ended !== undefined) {
+          onPage({ table, ...cursor, ...ended });
+          cursor = { cursor: ended.next! };
+        }
+        pages.add(showPair(plan, pair, VALUE_BYTES, true));
+      }
+      const change = changeOf(pair);
+      diff[`rows_${change}`]++;
+      if (samples[change].length < most) samples[change].push(showPair(plan, pair, value_bytes));
+    }
+    onPage?.({ table, ...cursor, rows: pages.rows });
+  } finally {
+    const shown = [...samples.removed, ...samples.added, ...samples.changed];
+    if (shown.length > 0) diff.rows = shown;
+  }
+}
+
+function changeOf({ before, after }: Pair): ChangeKind {
+  return before === undefined ? "added" : after === undefined ? "removed" : "changed";
+}
+
+function columnDiffs({ renamed, added, removed }: PairPlan): ColumnDiff[] {
+  return [
+    ...renamed.map((column): ColumnDiff => ({ ...column, change: "renamed", values: 0 })),
+    ...removed.map(({ name }): ColumnDiff => ({ name, change: "removed", values: 0 })),
+    ...added.map(({ name }): ColumnDiff => ({ name, change: "added", values: 0 })),
+  ];
+}
+
+function countValues({ renamed, added, removed }: PairPlan, { before, after }: Pair, columns: ColumnDiff[]): void {
+  removed.forEach(({ place }, i) => {
+    if (before && before.values[place] !== null) columns[renamed.length + i]!.values++;
+  });
+  added.forEach(({ place, fallback }, i) => {
+    if (after && !sameValue(after.values[place]!, fallback)) columns[renamed.length + removed.length + i]!.values++;
+  });
+}
+
+/** What SQLite says of one side alone. */
+function damage(a: Side, b: Side, name: string): DatabaseDiff["problems"] {
+  const lines = (side: Side) => side.tables.has(name) ? side.check(name) : [];
+  return newLines(lines(a), lines(b));
+}
+
+function newLines(old: string[], now: string[]): DatabaseDiff["problems"] {
+  return [
+    ...old.filter((line) => !now.includes(line)).map((problem) => ({ side: "before" as const, problem })),
+    ...now.filter((line) => !old.includes(line)).map((problem) => ({ side: "after" as const, problem })),
+  ];
+}
+
+function unusedPages({ unused }: PageOwners): string[] {
+  return unused === 0 ? [] : [`${plural(unused, "page")} in no table, no index and not free`];
+}
+
+const ORDER = { changed: 0, removed: 1, added: 2 } as const;
+
+function inOrder(tables: TableDiff[]): TableDiff[] {
+  const rank = ({ change, internal }: TableDiff) => ORDER[change] + (internal ? 3 : 0);
+  return tables.sort((x, y) => rank(x) - rank(y));
+}
+
+function showPair(plan: PairPlan, { before, after }: Pair, most: number, same = false): RowDiff {
+  const { places, columns_before, columns_after, removed } = plan;
+  // A column that came differs in rows with another value than its default.
+  const fallbacks = new Map(plan.added.map(({ place, fallback }) => [place, fallback]));
+  const show = (value: Value, other?: Value) => showValue(value, { most, other });
+  const old: [string, JsonValue][] = [];
+  const now: [string, JsonValue][] = [];
+  const both = before !== undefined && after !== undefined;
+  columns_after.forEach((name, i) => {
+    const place = places[i]!;
+    const [x, y] = [place < 0 ? undefined : before?.values[place], after?.values[i]];
+    const was = place < 0 ? fallbacks.get(i) : x;
+    if (both && was !== undefined && sameValue(was, y!)) return;
+    if (x !== undefined) old.push([columns_before[place]!, show(x, y)]);
+    if (y !== undefined) now.push([name, show(y, x)]);
+  });
+  const lost = after === undefined && plan.after === undefined
+    ? columns_before.map((name, place) => ({ name, place }))
+    : removed;
+  if (before) old.push(...lost.map(({ name, place }): [string, JsonValue] => [name, show(before.values[place]!)]));
+  return {
+    change: changeOf({ before, after }),
+    key: keyOf(plan, (before ?? after)!, before === undefined, show),
+    ...rowidOf(plan, before, after),
+    ...(before && { before: Object.fromEntries(old) }),
+    ...(after && { after: Object.fromEntries(now) }),
+    ...(same && both && { same: sameColumns(plan, { before, after }, most) }),
+  };
+}
+
+/** The columns of a changed row that {@linkcode showPair} leaves out. */
+function sameColumns(
+  { places, columns_after, added }: PairPlan,
+  { before, after }: Pair,
+  most: number,
+): Record<string, JsonValue> {
+  return Object.fromEntries(columns_after.flatMap((name, i): [string, JsonValue][] => {
+    const value = after!.values[i]!;
+    const old = places[i]! < 0 ? added.find(({ place }) => place === i)?.fallback : before!.values[places[i]!];
+    return old !== undefined && sameValue(old, value) ? [[name, showValue(value, { most })]] : [];
+  }));
+}
+
+function keyOf(
+  plan: PairPlan,
+  row: StoredRow,
+  is_after: boolean,
+  show: (value: Value) => JsonValue,
+): Record<string, JsonValue> {
+  const table = (is_after ? plan.after : plan.before)!;
+  const columns = is_after ? plan.columns_after : plan.columns_before;
+  if (plan.by_rowid && plan.key_length === 0) return { [table.alias ?? table.rowid!]: show(row.rowid) };
+  const key = columns.slice(0, plan.key_length || columns.length).map((name, i) =>
+    [name, show(row.values[i]!)] as const
+  );
+  // Many rows may have a key with a NULL.
+  const is_shared = plan.by_rowid && row.values.slice(0, plan.key_length).includes(null);
+  return Object.fromEntries(is_shared ? [...key, [table.rowid!, show(row.rowid)]] : key);
+}
+
+/** The rowids of a row that another key finds. */
+function rowidOf(
+  { by_rowid, key_length }: PairPlan,
+  before: StoredRow | undefined,
+  after: StoredRow | undefined,
+): Pick<RowDiff, "rowid"> {
+  if (!by_rowid || key_length === 0 || before?.rowid === after?.rowid) return {};
+  const show = ({ rowid }: StoredRow) => showValue(rowid, { most: 0 });
+  return { rowid: { ...(before && { before: show(before) }), ...(after && { after: show(after) }) } };
+}
+
+function formatPlace({ rowid, narrow, skip }: Place): string {
+  return rowid === undefined ? `n${skip!.join(",")}` : `${narrow ? "p" : "r"}${rowid}`;
+}
+
+function samePlace(x: Place | undefined, y: Place): boolean {
+  return x !== undefined && formatPlace(x) === formatPlace(y);
+}
+
+function parsePlace(text: string): Place {
+  const rowid = /^([pr])(-?\d{1,19})$/.exec(text);
+  if (rowid !== null) return { sorted: true, narrow: rowid[1] === "p", rowid: BigInt.asIntN(64, BigInt(rowid[2]!)) };
+  const skip = /^n(\d{1,15}),(\d{1,15})$/.exec(text);
+  if (skip !== null) return { skip: [Number(skip[1]), Number(skip[2])] };
+  throw new TaskdError("invalid_request", `Cannot go on from ${text}: no part of these rows ended there`);
 }

@@ -6,6 +6,7 @@
  * whole commit. The format is that of https://sqlite.org/fileformat2.html#walformat.
  */
 
+import { crc32 } from "node:zlib";
 import { isPageSize } from "./header.ts";
 
 export const WAL_HEADER_BYTES = 32;
@@ -39,23 +40,22 @@ export interface WalHeader {
 
 /** A place between two frames from which reading can go on. */
 export interface WalPosition {
-  /** Byte offset of the next frame. */
   offset: number;
   /** The two halves of the running checksum of everything before. */
   checksum1: number;
   checksum2: number;
 }
 
-/** What one or more whole transactions changed. */
 export interface WalCommit {
   /** Page number to byte offset of the page's newest bytes in the file; none is past `page_count`. */
   pages: Map<number, number>;
+  /** CRC-32 of the newest bytes of these pages, and perhaps of others. */
+  checksums: Map<number, number>;
   /** Pages of the database after the last of the transactions. */
   page_count: number;
   /** The fewest pages after any of the transactions: pages above were dropped, and count only if in `pages`. */
   low_page_count: number;
   commits: number;
-  /** Just after the last of the transactions. */
   end: WalPosition;
 }
 
@@ -131,7 +131,6 @@ function readBuffer() {
   return { bytes, view: new DataView(bytes.buffer), words: new Int32Array(bytes.buffer) };
 }
 
-/** The place of the first frame. */
 export function walStart(header: WalHeader): WalPosition {
   return { offset: WAL_HEADER_BYTES, checksum1: header.checksum1, checksum2: header.checksum2 };
 }
@@ -165,10 +164,12 @@ export function readCommits(
 
   const sum = new Checksum(from.checksum1, from.checksum2);
   const pages = new Map<number, number>();
+  const checksums = new Map<number, number>();
   let open: number[] = []; // page numbers of the transaction being read, in frame order
+  let open_checksums: number[] = []; // and their checksums
   let open_offset = from.offset; // where its first frame begins
   let top = 0; // highest page number ever put in `pages`
-  let result: Omit<WalCommit, "pages"> | undefined;
+  let result: Omit<WalCommit, "pages" | "checksums"> | undefined;
 
   for (let offset = from.offset;;) {
     const got = read(offset, chunk);
@@ -176,7 +177,7 @@ export function readCommits(
     for (let at = 0; at < whole; at += frame_bytes) {
       const pgno = view.getUint32(at);
       const ours = trusted || (view.getUint32(at + 8) === salt1 && view.getUint32(at + 12) === salt2);
-      if (pgno === 0 || !ours) return result && { pages, ...result };
+      if (pgno === 0 || !ours) return result && { pages, checksums, ...result };
       const data = at + WAL_FRAME_HEADER_BYTES;
       if (trusted) {
         sum.s1 = view.getInt32(at + 16);
@@ -189,14 +190,16 @@ export function readCommits(
         sum.addBytes(view, data, data + page_size, !header.big_endian_checksums);
       }
       if (sum.s1 !== view.getInt32(at + 16) || sum.s2 !== view.getInt32(at + 20)) {
-        return result && { pages, ...result };
+        return result && { pages, checksums, ...result };
       }
       open.push(pgno);
+      open_checksums.push(crc32(bytes.subarray(data, data + page_size)));
       const page_count = view.getUint32(at + 4);
       if (page_count === 0) continue;
 
       for (let i = 0; i < open.length; i++) {
         pages.set(open[i]!, open_offset + i * frame_bytes + WAL_FRAME_HEADER_BYTES);
+        checksums.set(open[i]!, open_checksums[i]!);
         if (open[i]! > top) top = open[i]!;
       }
       if (top > page_count) {
@@ -211,8 +214,9 @@ export function readCommits(
         end: { offset: open_offset, checksum1: sum.s1 >>> 0, checksum2: sum.s2 >>> 0 },
       };
       open = [];
+      open_checksums = [];
     }
-    if (got < chunk.length) return result && { pages, ...result };
+    if (got < chunk.length) return result && { pages, checksums, ...result };
     offset += whole;
   }
 }

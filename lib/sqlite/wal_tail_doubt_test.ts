@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { followed, followIn, rowsIn, unprove } from "../../tests/support/tails.ts";
+import { fillDisk, makeRoom } from "../../tests/support/full_disk.ts";
 import { whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { hasCode } from "../errors.ts";
 import { LogPin } from "./_log_pin.ts";
@@ -132,6 +133,25 @@ Deno.test("a commit that never happened is not confirmed while another program w
     assertThrows(() => tail.confirm(), RebaseNeeded, "never happened");
     application.close();
   });
+});
+
+Deno.test("a commit that never happened is not taken for folded when the log is started over", async () => {
+  for (const begin of ["PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA wal_checkpoint(RESTART); CREATE TABLE other(v)"]) {
+    await followed(({ path, tail, directory }) => {
+      const application = new DatabaseSync(path);
+      application.exec("INSERT INTO t VALUES('real')");
+      appendGhost(path, [2]);
+      assert(tail.drain());
+      tail.followPin();
+      application.exec("PRAGMA wal_checkpoint(PASSIVE)");
+      tail.followPin();
+      application.exec(begin);
+      assertThrows(() => tail.drain(), RebaseNeeded);
+      tail.resync();
+      assertEquals(rowsIn(tail.image(), directory), "real");
+      application.close();
+    });
+  }
 });
 
 Deno.test("a commit at the log's start that only happens later, in the same bytes, is seen", async (t) => {
@@ -315,7 +335,7 @@ Deno.test({
         // A read meanwhile is not mistaken for anything.
         tail.drain();
         assert(hasCode(assertThrows(() => tail.takeover()), "no_space"));
-        Deno.removeSync(`${disk}/filler`);
+        makeRoom(`${disk}/filler`);
         tail.resync();
         assertEquals(rowsIn(tail.image(), directory, "SELECT length(v) FROM t"), "3000000");
         application.exec("DELETE FROM t");
@@ -323,13 +343,6 @@ Deno.test({
         application.close();
       })),
 });
-
-function fillDisk(path: string): void {
-  using file = Deno.openSync(path, { write: true, create: true });
-  assertThrows(() => {
-    for (;;) file.writeSync(new Uint8Array(4096));
-  });
-}
 
 /** Writes what no library can parse, or `instead`, in the place of the table's definition; as the shell can, and node:sqlite refuses. */
 async function spoilSchema(path: string, instead = "CREATE TABLE t("): Promise<void> {

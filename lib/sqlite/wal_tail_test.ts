@@ -3,6 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { rows, sql, withDirectory } from "../../tests/support/stores.ts";
 import { bytesOf, followed, Replica, rowsIn, withApplication } from "../../tests/support/tails.ts";
 import { CheckoutFile } from "./checkout_file.ts";
+import { Connection } from "./connection.ts";
 import { parseDatabaseHeader } from "./header.ts";
 import { WalTail } from "./wal_tail.ts";
 
@@ -102,6 +103,30 @@ Deno.test("a writer in a transaction makes a takeover return false", async () =>
     assertEquals(tail.takeover(), false);
     writer.exec("COMMIT");
     assert(tail.takeover());
+    writer.close();
+  });
+});
+
+Deno.test("a takeover has folded the log before it holds writers off", async () => {
+  await followed(({ path, tail }) => {
+    const writer = new DatabaseSync(path);
+    const sizes = [1, 3_000, 300_000];
+    const unfolded: number[] = [];
+    const { checkpointPassive } = tail.file;
+    tail.file.checkpointPassive = (connection) => {
+      try {
+        writer.exec("BEGIN IMMEDIATE; ROLLBACK");
+      } catch {
+        const { log, checkpointed } = tail.file.askCheckpoint(connection);
+        unfolded.push(log - checkpointed);
+      }
+      return checkpointPassive.call(tail.file, connection);
+    };
+    for (const size of sizes) {
+      writer.exec(`INSERT INTO t VALUES(zeroblob(${size}))`);
+      assert(tail.takeover());
+    }
+    assertEquals(unfolded, sizes.map(() => 0));
     writer.close();
   });
 });
@@ -249,7 +274,7 @@ Deno.test("previous pages are those of the last take(), wherever the log was fol
     const between: (() => void)[] = [
       () => {},
       () => void tail.takeover(),
-      () => tail.leaveIdlePin(),
+      () => tail.followPin(),
       () => database.exec("PRAGMA wal_checkpoint(PASSIVE)"),
       () => tail.confirm(),
     ];
@@ -333,4 +358,28 @@ Deno.test("no page is kept as the one before that was given back without, or tha
     replica.follow(tail);
     database.close();
   }, { page_size: 65536 });
+});
+
+Deno.test("a takeover never waits for the write lock: its holder may wait for the pin", async () => {
+  await followed(({ path, tail }) => {
+    const writer = new DatabaseSync(path);
+    writer.exec("BEGIN IMMEDIATE; INSERT INTO t VALUES(1)");
+    const { get } = Connection.prototype;
+    const waits: string[] = [];
+    Connection.prototype.get = function (statement) {
+      waits.push(statement);
+      return get.call(this, statement);
+    };
+    try {
+      assertEquals(tail.takeover(), false);
+    } finally {
+      Connection.prototype.get = get;
+    }
+    // Each BEGIN IMMEDIATE comes while no busy timeout is set.
+    const timeouts = waits.filter((statement) => /^PRAGMA busy_timeout|^BEGIN IMMEDIATE/.test(statement));
+    assertEquals(timeouts.at(-1), "PRAGMA busy_timeout=500");
+    writer.exec("COMMIT");
+    assert(tail.takeover());
+    writer.close();
+  });
 });

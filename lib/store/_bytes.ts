@@ -59,7 +59,6 @@ export class ByteWriter {
     this.#at += bytes.length;
   }
 
-  /** What was written so far, as a view. */
   bytes(): Uint8Array<ArrayBuffer> {
     return this.#bytes.subarray(0, this.#at);
   }
@@ -79,7 +78,6 @@ export class ByteReader {
     this.#what = what;
   }
 
-  /** Bytes not taken yet. */
   get left(): number {
     return this.#bytes.length - this.#at;
   }

@@ -9,7 +9,6 @@ import { concat } from "../concat.ts";
 export class ChunkReader {
   readonly #chunks: AsyncIterator<Uint8Array>;
   #chunk: Uint8Array = new Uint8Array(0);
-  /** Bytes taken so far. */
   offset = 0;
 
   constructor(chunks: AsyncIterable<Uint8Array>) {

@@ -6,23 +6,20 @@
 import type { Backend } from "../backend/backend.ts";
 import { nextTurn } from "../clock.ts";
 import { hasCode, messageOf, TaskdError } from "../errors.ts";
-import { inParallel } from "../in_parallel.ts";
-import { type Base, type ChainObject, decodeBase, type LineageView, stepBack, viewOf } from "./chain.ts";
+import { type Base, type ChainObject, type LineageView, readBase, stepBack, viewOf } from "./chain.ts";
 import { translated } from "./errors.ts";
-import { baseKey, DATA_PREFIX, imageIndexKey, parseObjectKey, parseRefKey, REFS_PREFIX } from "./keys.ts";
+import { baseKey, DATA_PREFIX, imageIndexKey, parseObjectKey } from "./keys.ts";
 import { formatAddress } from "./names.ts";
-import type { Ref, Refs, VersionedRef } from "./ref.ts";
+import { pointsOf } from "./history.ts";
+import { mergePointsOf } from "./merge_base.ts";
+import type { NamedRef, Ref, VersionedRef } from "./ref.ts";
 import { shortName, type TombstoneIndex } from "./tombstones.ts";
 
-/** Reads under way at once. */
 export const PARALLEL_READS = 16;
 /** Listed objects between two turns of the event loop. */
 const OBJECTS_PER_TURN = 1000;
 
-export interface FoundRef extends VersionedRef {
-  db: string;
-  branch: string;
-}
+export type FoundRef = NamedRef & VersionedRef;
 
 /** An object that the engine may have written. */
 export interface StoredKey {
@@ -32,34 +29,11 @@ export interface StoredKey {
   object?: ChainObject;
 }
 
-/** All objects under `data/`. */
 export interface Inventory {
   lineages: ReadonlyMap<string, StoredKey[]>;
   /** Keys of the image indexes among them. */
   indexes: ReadonlySet<string>;
-  /** Objects with keys that the engine does not write. */
   unknown: number;
-}
-
-/** Reads every ref. A key that is no ref's fails the pass: it may be a newer program's. */
-export async function readRefs(backend: Backend, refs: Refs, signal?: AbortSignal): Promise<FoundRef[]> {
-  const names: { db: string; branch: string }[] = [];
-  await translated("Cannot list the branches", async () => {
-    for await (const { key } of backend.list(REFS_PREFIX)) {
-      const name = parseRefKey(key);
-      if (!name) {
-        throw new TaskdError("corrupt", `Cannot identify ${key}`, { hint: "Move it out of the store" });
-      }
-      names.push(name);
-    }
-  });
-  const found: FoundRef[] = [];
-  await inParallel(names, PARALLEL_READS, async ({ db, branch }) => {
-    signal?.throwIfAborted();
-    const read = await refs.find(db, branch);
-    if (read) found.push({ ...read, db, branch });
-  });
-  return found;
 }
 
 export async function takeInventory(
@@ -103,19 +77,10 @@ export function pinOf({ lease, pending }: Ref): Ref["pending"] {
   return pending && lease?.holder === pending.holder ? pending : undefined;
 }
 
-/** The points that a ref keeps. */
-export function rootsOf(ref: Ref): Base[] {
-  return [
-    { lineage: ref.lineage, txid: ref.txid },
-    ...ref.checkpoints.map(({ lineage, txid }) => ({ lineage: lineage ?? ref.lineage, txid })),
-  ];
-}
-
 /** A walk reached an object whose deletion is decided. */
 class Doomed extends Error {}
 
 export class Marker {
-  /** Keys of all objects reached. */
   readonly marked = new Set<string>();
   /** Lineages whose every object is kept, because they are being made. */
   readonly pinned = new Set<string>();
@@ -138,9 +103,10 @@ export class Marker {
    * Marks what one ref keeps. False when the ref was never finished: it builds upon something doomed, so its maker
    * had to withdraw it.
    */
-  async add({ db, branch, ref }: FoundRef): Promise<boolean> {
+  async add(found: FoundRef): Promise<boolean> {
+    const { db, branch, ref } = found;
     try {
-      for (const root of rootsOf(ref)) await this.#walk(root);
+      for (const root of pointsOf(found)) await this.#walk(root);
     } catch (error) {
       if (error instanceof Doomed && isUnused(ref)) return false;
       const problem = error instanceof Doomed ? `it needs ${error.message}, which is being deleted` : messageOf(error);
@@ -150,6 +116,7 @@ export class Marker {
         { cause: error, hint: "Run: taskd verify; a branch that is beyond repair can be destroyed" },
       );
     }
+    for (const point of mergePointsOf(ref)) await this.#keep(point);
     const known = this.#heads.get(ref.lineage);
     this.#heads.set(ref.lineage, {
       epoch: Math.min(ref.epoch, known?.epoch ?? Infinity),
@@ -165,6 +132,15 @@ export class Marker {
     if (this.marked.has(key) || this.pinned.has(lineage)) return true;
     const head = this.#heads.get(lineage);
     return head !== undefined && object !== undefined && object.epoch >= head.epoch && object.last >= head.txid;
+  }
+
+  /** Marks what a later merge may begin at. The branch does without it: a copy or a backup may lack it. */
+  async #keep(point: Base): Promise<void> {
+    try {
+      await this.#walk(point);
+    } catch (error) {
+      if (!(error instanceof Doomed) && !hasCode(error, "corrupt", "chain_gap")) throw error;
+    }
   }
 
   /** Marks the chain that ends at `root`, all of it or nothing. */
@@ -187,9 +163,7 @@ export class Marker {
     for (let txid = at.txid;;) {
       const point = `${at.lineage}/${txid}`;
       if (this.#visited.has(point)) return undefined;
-      if (points.has(point)) {
-        throw new TaskdError("corrupt", `The base pointers of lineage ${at.lineage} form a cycle`);
-      }
+      if (points.has(point)) throw new TaskdError("corrupt", `The base pointers of lineage ${at.lineage} form a cycle`);
       points.add(point);
       const object = this.#step(view, at, txid);
       if (!object) return { lineage: view.base!.lineage, txid };
@@ -247,7 +221,7 @@ export class Marker {
     const stored = this.#inventory.lineages.get(lineage) ?? [];
     const key = baseKey(lineage);
     const base = stored.some((entry) => entry.key === key)
-      ? decodeBase((await translated(`Cannot read ${key}`, () => this.#backend.get(key))).bytes, key)
+      ? await translated(`Cannot read ${key}`, () => readBase(this.#backend, lineage))
       : undefined;
     return viewOf(stored.flatMap(({ key, object }) => object?.key === key ? [object] : []), base);
   }

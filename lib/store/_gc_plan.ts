@@ -3,20 +3,12 @@
  */
 
 import type { Inventory, Marker, StoredKey } from "./_gc_mark.ts";
-import {
-  DOOMED_RETAIN_MS,
-  MAX_NAMES,
-  MAX_TOMBSTONES,
-  shortName,
-  type Tombstone,
-  type TombstoneIndex,
-} from "./tombstones.ts";
+import { DOOMED_RETAIN_MS, MAX_NAMES, MAX_TOMBSTONES, shortName } from "./tombstones.ts";
+import type { Tombstone, TombstoneIndex } from "./tombstones.ts";
 
 export interface GcPlan {
-  /** The list as it should be. */
   tombstones: Tombstone[];
   victims: StoredKey[];
-  /** Objects that get a tombstone now. */
   tombstoned: number;
   /** Objects under a tombstone whose grace period has not passed, the new ones among them. */
   backlog: number;
@@ -137,7 +129,6 @@ class Planner {
   }
 }
 
-/** Takes from `uncovered` what a tombstone is about. */
 function takeCovered({ names }: Tombstone, uncovered: Map<string, Garbage>): Garbage[] {
   const covered: Garbage[] = [];
   for (const name of names ?? [...uncovered.keys()]) {

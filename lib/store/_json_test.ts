@@ -1,12 +1,10 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { parseStoredJson } from "./_json.ts";
 
-const bytesOf = (text: string) => new TextEncoder().encode(text);
-
 Deno.test("parseStoredJson() refuses brackets nested without end, closed or not, in small time", () => {
   const deep = "[".repeat(2_000_000);
   for (const text of [deep, deep + "]".repeat(2_000_000), `{"a":`.repeat(1_000_000), `{"ref":${deep}}`]) {
-    assertThrows(() => parseStoredJson(bytesOf(text)), SyntaxError, "deep");
+    assertThrows(() => parseStoredJson(text), SyntaxError, "deep");
   }
 });
 
@@ -17,7 +15,6 @@ Deno.test("parseStoredJson() takes long texts, brackets in strings and escaped q
     escaped: `"\\"[[${"[".repeat(200)}\\\\`,
     after: { a: [[[[1]]]] },
   };
-  assertEquals(parseStoredJson(bytesOf(JSON.stringify(value))), value);
-  assertThrows(() => parseStoredJson(bytesOf(" ".repeat(70_000) + "[")), SyntaxError);
-  assertThrows(() => parseStoredJson(new Uint8Array([0x22, 0xff, 0x22])), TypeError);
+  assertEquals(parseStoredJson(JSON.stringify(value)), value);
+  assertThrows(() => parseStoredJson(" ".repeat(70_000) + "["), SyntaxError);
 });

@@ -5,26 +5,13 @@
  */
 
 import { crc32, zstdDecompressSync } from "node:zlib";
-import { TaskdError } from "../errors.ts";
 import { lockPage } from "../sqlite/header.ts";
 import { ByteReader, corrupt } from "./_bytes.ts";
 import { ChunkReader } from "./_chunk_reader.ts";
-import {
-  BlockTable,
-  decodeFooter,
-  decodeHeader,
-  decodeIndex,
-  exclusiveOr,
-  type Footer,
-  FOOTER_BYTES,
-  HEADER_BYTES,
-  MAX_BLOCK_BYTES,
-  MAX_STORED_BLOCK_BYTES,
-  objectDigest,
-  type ObjectHeader,
-  TAG,
-  takeRuns,
-} from "./_object_layout.ts";
+import { BlockTable, decodeFooter, decodeHeader, decodeIndex, exclusiveOr, objectDigest } from "./_object_layout.ts";
+import { takeRuns } from "./_object_layout.ts";
+import { FOOTER_BYTES, HEADER_BYTES, MAX_BLOCK_BYTES, MAX_STORED_BLOCK_BYTES, TAG } from "./_object_layout.ts";
+import type { Footer, ObjectHeader } from "./_object_layout.ts";
 import { PageTable, type Run } from "./_page_table.ts";
 
 /** Bytes read from the end at first: the whole of most segments, the whole index of a snapshot up to about 100 MB. */
@@ -44,7 +31,6 @@ export interface PageRun {
 }
 
 export interface IndexedPage {
-  /** CRC-32 of the page's bytes. */
   crc: number;
   /** The block that holds it, by byte offset and length; undefined in an image index. */
   block: { offset: number; length: number } | undefined;
@@ -155,11 +141,22 @@ function maxIndexBytes(header: ObjectHeader): number {
  */
 export type ReadBefore = (pgno: number, into: Uint8Array) => void;
 
-/** Decodes a whole block and makes every check of it. */
-function decodeBlock(block: Uint8Array, header: ObjectHeader, offset: number, readBefore?: ReadBefore): PageRun[] {
+/** Throws `corrupt` unless a block's checksum is right; returns how to call the block. */
+function requireBlockChecksum(block: Uint8Array, offset: number): string {
   const what = `the block at byte ${offset}`;
   const checksum = new ByteReader(block.subarray(-4), what).uint32();
   if (crc32(block.subarray(0, -4)) !== checksum) throw corrupt(`the checksum of ${what} is wrong`);
+  return what;
+}
+
+/** Decodes a whole block and makes every check of it. */
+export function decodeBlock(
+  block: Uint8Array,
+  header: ObjectHeader,
+  offset: number,
+  readBefore?: ReadBefore,
+): PageRun[] {
+  const what = requireBlockChecksum(block, offset);
   const input = new ByteReader(block.subarray(0, -4), what);
   const tag = input.byte();
   if ((tag !== TAG.raw && tag !== TAG.zstd && tag !== TAG.differences) || input.varint() !== input.left + 4) {
@@ -187,7 +184,6 @@ function decodeBlock(block: Uint8Array, header: ObjectHeader, offset: number, re
   return pages;
 }
 
-/** Turns the differences among `pages` back into pages. */
 function addBefore(
   pages: PageRun[],
   differences: Run[],
@@ -220,37 +216,6 @@ function unpack(payload: Uint8Array, raw_bytes: number, what: string): Uint8Arra
 }
 
 /**
- * Reads one page through an object's index.
- *
- * @returns Undefined when the object does not hold the page; zeros for the lock page of a snapshot.
- * @throws {TaskdError} `corrupt`; the source's own errors pass through.
- */
-export async function readPage(
-  source: RangeSource,
-  index: ObjectIndex,
-  pgno: number,
-  readBefore?: ReadBefore,
-): Promise<Uint8Array | undefined> {
-  const { header } = index;
-  const entry = index.page(pgno);
-  if (entry === undefined) {
-    const is_lock_page = pgno === lockPage(header.page_size) && pgno <= header.page_count;
-    return is_lock_page && header.kind === "snapshot" ? new Uint8Array(header.page_size) : undefined;
-  }
-  if (entry.block === undefined) throw new TaskdError("internal", "Cannot read a page from an image index");
-  const { offset, length } = entry.block;
-  if (length > MAX_STORED_BLOCK_BYTES) throw corrupt(`the block at byte ${offset} is longer than it can be`);
-  for (const run of decodeBlock(await readExactly(source, offset, length), header, offset, readBefore)) {
-    const at = (pgno - run.pgno) * header.page_size;
-    if (at < 0 || at >= run.bytes.length) continue;
-    const page = run.bytes.subarray(at, at + header.page_size);
-    if (crc32(page) !== entry.crc) throw corrupt(`the checksum of page ${pgno} is wrong`);
-    return page;
-  }
-  throw corrupt(`the block at byte ${offset} does not hold page ${pgno}`);
-}
-
-/**
  * Checks pages of a plain image against its index.
  *
  * @param pgno Number of the first page.
@@ -269,6 +234,39 @@ export function verifyImage(index: ObjectIndex, pgno: number, bytes: Uint8Array)
   }
 }
 
+/** A block as it is stored, its checksum not compared yet. */
+interface StoredBlock {
+  header: ObjectHeader;
+  block: Uint8Array;
+  offset: number;
+}
+
+/** Reads all blocks of an object in one pass; then the index, the digest and that nothing follows are checked. */
+async function* storedBlocks(chunks: AsyncIterable<Uint8Array>, size: number): AsyncGenerator<StoredBlock, Index> {
+  const input = new ChunkReader(chunks);
+  try {
+    const header = decodeHeader(await input.take(HEADER_BYTES));
+    for (;;) {
+      const offset = input.offset;
+      const tag = await input.take(1);
+      if (tag[0] === TAG.index) break;
+      if (header.kind === "image-index") throw corrupt("an image index holds a block");
+      yield { header, block: await takeBlock(input, tag[0]!), offset };
+    }
+    const index_offset = input.offset - 1;
+    const rest = size - FOOTER_BYTES - input.offset;
+    if (rest < 0 || rest > maxIndexBytes(header)) throw corrupt("its index is shorter or longer than it can be");
+    const index_bytes = new Uint8Array(1 + rest); // begins with the tag, 0
+    index_bytes.set(await input.take(rest), 1);
+    const footer = decodeFooter(await input.take(FOOTER_BYTES), size);
+    if (footer.index_offset !== index_offset) throw corrupt("its index is not where its footer says");
+    if (!await input.ended()) throw corrupt(`bytes follow after byte ${size}`);
+    return parseIndex(header, index_bytes, footer);
+  } finally {
+    await input.close();
+  }
+}
+
 /**
  * Reads all pages of an object in one pass, in runs. Every block is checked before its pages are handed out;
  * the index, the digest and that nothing follows are checked at the end. So a consumer must not
@@ -284,17 +282,18 @@ export async function* decodePages(
   size: number,
   readBefore?: ReadBefore,
 ): AsyncGenerator<PageRun, { header: ObjectHeader; digest: string }> {
-  const input = new ChunkReader(chunks);
+  const stored = storedBlocks(chunks, size);
+  const pages = new PageTable();
+  const blocks = new BlockTable();
   try {
-    const header = decodeHeader(await input.take(HEADER_BYTES));
-    const pages = new PageTable();
-    const blocks = new BlockTable();
     for (;;) {
-      const offset = input.offset;
-      const tag = await input.take(1);
-      if (tag[0] === TAG.index) break;
-      if (header.kind === "image-index") throw corrupt("an image index holds a block");
-      const block = await takeBlock(input, tag[0]!);
+      const next = await stored.next();
+      if (next.done) {
+        const index = next.value;
+        if (index.header.kind !== "image-index") index.assertSeen(pages, blocks);
+        return { header: index.header, digest: index.digest };
+      }
+      const { header, block, offset } = next.value;
       let count = 0;
       for (const run of decodeBlock(block, header, offset, readBefore)) {
         if (run.pgno <= pages.last) throw corrupt(`page ${run.pgno} comes after page ${pages.last}`);
@@ -306,19 +305,28 @@ export async function* decodePages(
       }
       blocks.push(block.length, count);
     }
-    const index_offset = input.offset - 1;
-    const rest = size - FOOTER_BYTES - input.offset;
-    if (rest < 0 || rest > maxIndexBytes(header)) throw corrupt("its index is shorter or longer than it can be");
-    const index_bytes = new Uint8Array(1 + rest); // begins with the tag, 0
-    index_bytes.set(await input.take(rest), 1);
-    const footer = decodeFooter(await input.take(FOOTER_BYTES), size);
-    if (footer.index_offset !== index_offset) throw corrupt("its index is not where its footer says");
-    if (!await input.ended()) throw corrupt(`bytes follow after byte ${size}`);
-    const index = parseIndex(header, index_bytes, footer);
-    if (header.kind !== "image-index") index.assertSeen(pages, blocks);
-    return { header, digest: index.digest };
   } finally {
-    await input.close();
+    await stored.return(undefined as never);
+  }
+}
+
+/**
+ * Compares every stored byte of an object with the checksum that covers it, and decodes nothing but the index.
+ *
+ * @throws {TaskdError} `corrupt` or `unsupported_format`; the stream's own errors pass through.
+ */
+export async function readThrough(chunks: AsyncIterable<Uint8Array>, size: number): Promise<ObjectIndex> {
+  const stored = storedBlocks(chunks, size);
+  for (;;) {
+    const next = await stored.next();
+    if (next.done) return next.value;
+    const { block, offset } = next.value;
+    try {
+      requireBlockChecksum(block, offset);
+    } catch (error) {
+      await stored.return(undefined as never);
+      throw error;
+    }
   }
 }
 

@@ -1,16 +1,23 @@
 /**
- * What the tests of stored objects share: headers, pages, and both ways of reading.
+ * What the tests of stored objects share: headers, pages, writing at once, and both ways of reading.
  */
 
+import { crc32 } from "node:zlib";
 import fc from "../../tests/packages/fast_check.ts";
+import { lockPage } from "../sqlite/header.ts";
+import { ByteWriter, corrupt } from "./_bytes.ts";
+import { decodeBlock } from "./_object_reader.ts";
 import {
   decodePages,
   NO_PREV,
   type ObjectHeader,
+  type ObjectIndex,
+  ObjectWriter,
+  type ObjectWriterOptions,
+  type PageBefore,
   type RangeSource,
   type ReadBefore,
   readIndex,
-  readPage,
 } from "./object_file.ts";
 
 const PAGE_SIZES = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
@@ -72,6 +79,50 @@ export async function decodeByRange(bytes: Uint8Array, before?: Pages) {
     for (const [pgno] of index.entries()) pages.set(pgno, (await readPage(source, index, pgno, readerOf(before)))!);
   }
   return { pages, header: index.header, digest: index.digest };
+}
+
+/** Writes a small object at once; `pages` as for {@linkcode ObjectWriter.add}. */
+export function encodeObject(
+  header: ObjectHeader,
+  pages: Iterable<readonly [pgno: number, bytes: Uint8Array]>,
+  options: ObjectWriterOptions & { before?: PageBefore } = {},
+): { bytes: Uint8Array<ArrayBuffer>; digest: string } {
+  const writer = new ObjectWriter(header, options);
+  const out = new ByteWriter(256);
+  for (const [pgno, bytes] of pages) {
+    for (const chunk of writer.add(pgno, bytes, options.before)) out.append(chunk);
+  }
+  for (const chunk of writer.finish()) out.append(chunk);
+  return { bytes: out.bytes().slice(), digest: writer.digest };
+}
+
+/**
+ * Reads one page through an object's index.
+ *
+ * @returns Undefined when the object does not hold the page; zeros for the lock page of a snapshot.
+ * @throws {TaskdError} `corrupt`; the source's own errors pass through.
+ */
+export async function readPage(
+  source: RangeSource,
+  index: ObjectIndex,
+  pgno: number,
+  readBefore?: ReadBefore,
+): Promise<Uint8Array | undefined> {
+  const { header } = index;
+  const entry = index.page(pgno);
+  if (entry === undefined) {
+    const is_lock_page = pgno === lockPage(header.page_size) && pgno <= header.page_count;
+    return is_lock_page && header.kind === "snapshot" ? new Uint8Array(header.page_size) : undefined;
+  }
+  const { offset, length } = entry.block!;
+  for (const run of decodeBlock(await source.read(offset, length), header, offset, readBefore)) {
+    const at = (pgno - run.pgno) * header.page_size;
+    if (at < 0 || at >= run.bytes.length) continue;
+    const page = run.bytes.subarray(at, at + header.page_size);
+    if (crc32(page) !== entry.crc) throw corrupt(`the checksum of page ${pgno} is wrong`);
+    return page;
+  }
+  throw corrupt(`the block at byte ${offset} does not hold page ${pgno}`);
 }
 
 /** A page that compresses as little (`noise`) or as well as asked. */

@@ -7,21 +7,11 @@ import { constants, crc32, zstdCompressSync } from "node:zlib";
 import { TaskdError } from "../errors.ts";
 import { lockPage } from "../sqlite/header.ts";
 import { ByteWriter } from "./_bytes.ts";
-import {
-  BlockTable,
-  encodeFooter,
-  encodeHeader,
-  encodeIndex,
-  exclusiveOr,
-  headerProblem,
-  MAX_BLOCK_BYTES,
-  objectDigest,
-  type ObjectHeader,
-  putRuns,
-  requiredPages,
-  TAG,
-} from "./_object_layout.ts";
-import { PageTable, type Run } from "./_page_table.ts";
+import { BlockTable, encodeFooter, encodeHeader, encodeIndex, exclusiveOr, headerProblem } from "./_object_layout.ts";
+import { objectDigest, putRuns, requiredPages } from "./_object_layout.ts";
+import { MAX_BLOCK_BYTES, TAG } from "./_object_layout.ts";
+import type { ObjectHeader } from "./_object_layout.ts";
+import { PageTable, type Run, runsOf } from "./_page_table.ts";
 
 /** Raw bytes of a block: one page is read at the cost of one block, and larger ones measured no smaller. */
 const DEFAULT_BLOCK_BYTES = 256 << 10;
@@ -175,7 +165,7 @@ export class ObjectWriter {
     const runs = new ByteWriter();
     putRuns(runs, this.#block_runs);
     const tag = !smaller ? TAG.raw : differences.length > 0 ? TAG.differences : TAG.zstd;
-    if (tag === TAG.differences) putRuns(runs, runsOf(differences.map(({ pgno }) => pgno)));
+    if (tag === TAG.differences) putRuns(runs, [...runsOf(differences.map(({ pgno }) => pgno))]);
     const runs_bytes = runs.bytes();
     const head = new ByteWriter();
     head.byte(tag);
@@ -205,32 +195,6 @@ function alike(page: Uint8Array, before: Uint8Array): boolean {
   let same = 0;
   for (let i = 0; i < page.length; i++) if (page[i] === before[i]) same++;
   return same * 2 >= page.length;
-}
-
-/** Ascending page numbers as runs. */
-function runsOf(pages: number[]): Run[] {
-  const runs: Run[] = [];
-  for (const pgno of pages) {
-    const run = runs.at(-1);
-    if (run !== undefined && pgno === run.first + run.count) run.count++;
-    else runs.push({ first: pgno, count: 1 });
-  }
-  return runs;
-}
-
-/** Writes a small object at once; `pages` as for {@linkcode ObjectWriter.add}. */
-export function encodeObject(
-  header: ObjectHeader,
-  pages: Iterable<readonly [pgno: number, bytes: Uint8Array]>,
-  options: ObjectWriterOptions & { before?: PageBefore } = {},
-): { bytes: Uint8Array<ArrayBuffer>; digest: string } {
-  const writer = new ObjectWriter(header, options);
-  const out = new ByteWriter(256);
-  for (const [pgno, bytes] of pages) {
-    for (const chunk of writer.add(pgno, bytes, options.before)) out.append(chunk);
-  }
-  for (const chunk of writer.finish()) out.append(chunk);
-  return { bytes: out.bytes().slice(), digest: writer.digest };
 }
 
 /**

@@ -8,6 +8,19 @@ export interface Run {
   count: number;
 }
 
+/** Ascending page numbers as runs of at most `most` pages. */
+export function* runsOf(pages: Iterable<number>, most = Infinity): Generator<Run> {
+  let run: Run | undefined;
+  for (const pgno of pages) {
+    if (run && pgno === run.first + run.count && run.count < most) run.count++;
+    else {
+      if (run) yield run;
+      run = { first: pgno, count: 1 };
+    }
+  }
+  if (run) yield run;
+}
+
 /** Ascending page numbers and the CRC-32 of each page. */
 export class PageTable {
   /** The page numbers, as runs that do not touch. */

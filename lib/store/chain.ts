@@ -9,16 +9,15 @@
  */
 
 import * as v from "../packages/valibot.ts";
-import { type Backend, isBackendError } from "../backend/backend.ts";
+import type { Backend } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
-import { parseStoredJson } from "./_json.ts";
-import { storeError, translated } from "./errors.ts";
+import { ifThere, translated } from "./errors.ts";
 import { baseKey, lineagePrefix, type ObjectKey, parseObjectKey } from "./keys.ts";
 import { formatTxid, type Txid } from "./names.ts";
+import { correctRecord, count, encodeRecord, hex, parseRecord, readRecord } from "./records.ts";
 import { sha256Hex } from "../sha256.ts";
 
 export interface ChainObject extends ObjectKey {
-  /** Stored bytes. */
   size: number;
 }
 
@@ -31,7 +30,6 @@ export interface Chain {
   txid: Txid;
   /** Segments past the snapshot. */
   depth: number;
-  /** Stored bytes of all objects. */
   bytes: number;
 }
 
@@ -41,10 +39,7 @@ export interface Base {
   txid: Txid;
 }
 
-const BaseSchema = v.object({
-  lineage: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/)),
-  txid: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
-});
+const BaseSchema = v.object({ lineage: hex(32), txid: count });
 
 /** A lineage is reached through at most this many base pointers; more is a cycle or a defect. */
 const MAX_HOPS = 4096;
@@ -56,26 +51,37 @@ export function isShareable({ objects }: Chain): boolean {
   return new Set(objects.map(({ lineage }) => lineage)).size < MAX_HOPS;
 }
 
-export function encodeBase(base: Base): Uint8Array {
-  return new TextEncoder().encode(JSON.stringify(base));
+export function encodeBase({ lineage, txid }: Base): Uint8Array {
+  return encodeRecord({ lineage, txid });
 }
 
-/** Reads a base pointer's bytes; throws `corrupt` naming `key`. */
-export function decodeBase(bytes: Uint8Array, key: string): Base {
-  let json: unknown;
-  try {
-    json = parseStoredJson(bytes);
-  } catch (cause) {
-    throw new TaskdError("corrupt", `Cannot read ${key}: it is not JSON`, { cause });
-  }
-  const parsed = v.safeParse(BaseSchema, json);
-  if (!parsed.success) throw new TaskdError("corrupt", `Cannot read ${key}: ${parsed.issues[0].message}`);
-  return parsed.output;
+/** Reads the base pointer of a lineage; throws `corrupt` naming its key, and a backend's errors as they are. */
+export async function readBase(backend: Backend, lineage: string): Promise<Base> {
+  const key = baseKey(lineage);
+  return (await readRecord(backend, key, (bytes) => parseRecord(bytes, key, BaseSchema))).value;
+}
+
+/** The base pointer that the damaged bytes of one were, where their checksum shows it. */
+export async function correctBase(backend: Backend, lineage: string): Promise<Base | undefined> {
+  const key = baseKey(lineage);
+  const found = await ifThere(`Cannot read ${key}`, () => backend.get(key));
+  return found && correctRecord(found.bytes, (bytes) => parseRecord(bytes, key, BaseSchema).value);
 }
 
 /** SHA-256, in hex, of object keys joined by newlines. */
 export function chainId(keys: Iterable<string>): string {
   return sha256Hex([...keys].join("\n"));
+}
+
+/** A chain of these objects, the snapshot first. */
+export function chainOf(objects: ChainObject[], txid: Txid): Chain {
+  return {
+    objects,
+    id: chainId(objects.map((object) => object.key)),
+    txid,
+    depth: objects.length - 1,
+    bytes: objects.reduce((sum, object) => sum + object.size, 0),
+  };
 }
 
 export class Chains {
@@ -91,24 +97,8 @@ export class Chains {
   async resolve(lineage: string, txid: Txid): Promise<Chain> {
     const cached = this.#chains.get(`${lineage}@${txid}`);
     if (cached) return cached;
-    const reversed: ChainObject[] = [];
-    const seen = new Set<string>();
-    let at: Base | undefined = { lineage, txid };
-    while (at) {
-      if (seen.has(at.lineage) || seen.size >= MAX_HOPS) {
-        throw new TaskdError("corrupt", `Cannot resolve lineage ${lineage}: its base pointers form a cycle`);
-      }
-      seen.add(at.lineage);
-      at = await this.#walk(at, reversed);
-    }
-    const objects = reversed.reverse();
-    const chain: Chain = {
-      objects,
-      id: chainId(objects.map((object) => object.key)),
-      txid,
-      depth: objects.length - 1,
-      bytes: objects.reduce((sum, object) => sum + object.size, 0),
-    };
+    const reversed = await Array.fromAsync(walkBack({ lineage, txid }, (each) => this.view(each)));
+    const chain = chainOf(reversed.reverse(), txid);
     remember(this.#chains, `${lineage}@${txid}`, chain);
     return chain;
   }
@@ -117,15 +107,9 @@ export class Chains {
   async base(lineage: string): Promise<Base | undefined> {
     const cached = this.#bases.get(lineage);
     if (cached) return cached;
-    let bytes: Uint8Array;
-    try {
-      bytes = (await this.#backend.get(baseKey(lineage))).bytes;
-    } catch (error) {
-      if (isBackendError(error, "not_found")) return undefined;
-      throw storeError(error, `Cannot read the base pointer of lineage ${lineage}`);
-    }
-    const base = decodeBase(bytes, baseKey(lineage));
-    remember(this.#bases, lineage, base);
+    const attempted = `Cannot read the base pointer of lineage ${lineage}`;
+    const base = await ifThere(attempted, () => readBase(this.#backend, lineage));
+    if (base) remember(this.#bases, lineage, base);
     return base;
   }
 
@@ -157,16 +141,34 @@ export class Chains {
     this.#chains.clear();
   }
 
-  /** Walks back from `at` inside its lineage; returns where the base lineage continues, if it does. */
-  async #walk(at: Base, reversed: ChainObject[]): Promise<Base | undefined> {
-    const view = viewOf(await this.objects(at.lineage), await this.base(at.lineage));
-    for (let txid = at.txid;;) {
-      const object = stepBack(view, at, txid);
-      if (!object) return { lineage: view.base!.lineage, txid };
-      reversed.push(object);
-      if (object.kind === "snapshot") return undefined;
+  async view(lineage: string): Promise<LineageView> {
+    return viewOf(await this.objects(lineage), await this.base(lineage));
+  }
+}
+
+/**
+ * The objects of a chain that ends at `end`, the last one first, in lineages as `view` shows them. Throws `chain_gap`, or
+ * `corrupt` where base pointers form a cycle.
+ */
+export async function* walkBack(
+  end: Base,
+  view: (lineage: string) => Promise<LineageView>,
+): AsyncGenerator<ChainObject, void> {
+  const seen = new Set<string>();
+  for (let at = end;;) {
+    if (seen.has(at.lineage) || seen.size >= MAX_HOPS) {
+      throw new TaskdError("corrupt", `Cannot resolve lineage ${end.lineage}: its base pointers form a cycle`);
+    }
+    seen.add(at.lineage);
+    const here = await view(at.lineage);
+    let object: ChainObject | undefined;
+    let txid = at.txid;
+    while ((object = stepBack(here, at, txid))) {
+      yield object;
+      if (object.kind === "snapshot") return;
       txid = object.first;
     }
+    at = { lineage: here.base!.lineage, txid };
   }
 }
 

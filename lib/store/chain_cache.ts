@@ -8,32 +8,32 @@ import { createHash } from "node:crypto";
 import { join } from "node:path/posix";
 import type { Backend } from "../backend/backend.ts";
 import { type Clock, nextTurn } from "../clock.ts";
-import { throwIfInterrupted } from "../errors.ts";
+import { hasCode, throwIfInterrupted } from "../errors.ts";
 import { clonable, discard, fileError, removeIfPresent } from "../fs.ts";
 import { backdate, hasWal, ImageFile, stampFile } from "../sqlite/checkout_file.ts";
+import { pageRuns } from "../sqlite/page_runs.ts";
 import type { DatabaseImage } from "../sqlite/wal_tail.ts";
 import type { Chain } from "./chain.ts";
 import { materialize } from "./materialize.ts";
+import type { Address } from "./names.ts";
+import { contentOf, PageChecksums } from "./page_checksums.ts";
 import type { LongOptions } from "./results.ts";
+import { damagedFolder, setFileAside } from "./set_aside.ts";
 import { companions, makeDirectory, type Origin, sameOrigin, type Sidecar, type Workspace } from "./workspace.ts";
 
 /** Entries kept for one database, by last use; the number of the contract. */
 const MAX_ENTRIES = 64;
 /** How often an entry is made again that was evicted before it could be used. */
 const MAX_EVICTIONS = 5;
-/** Bytes hashed at once. */
-const HASH_BYTES = 1 << 20;
-
+/** Copies up to this size are compared whenever they are used: 4 ms. */
+const COMPARED_BYTES = 32 << 20;
 /** SHA-256 of an image in hex, the lock page read as zeros. */
 export async function imageSha256(image: DatabaseImage, options: LongOptions = {}): Promise<string> {
+  const { page_size, page_count } = image;
   const hash = createHash("sha256");
-  const buffer = new Uint8Array(Math.max(HASH_BYTES, image.page_size));
-  for (let pgno = 1; pgno <= image.page_count;) {
-    const count = Math.min(Math.floor(buffer.length / image.page_size), image.page_count - pgno + 1);
-    image.readPages(pgno, count, buffer);
-    hash.update(buffer.subarray(0, count * image.page_size));
-    pgno += count;
-    options.onProgress?.((pgno - 1) * image.page_size, image.page_count * image.page_size);
+  for (const [first, bytes] of pageRuns(image)) {
+    hash.update(bytes);
+    options.onProgress?.((first - 1) * page_size + bytes.length, page_count * page_size);
     // Other sessions and lease renewals run on the same event loop.
     await nextTurn();
     throwIfInterrupted(options.signal);
@@ -64,27 +64,58 @@ export class ChainCache {
     db: string,
     chain: Chain,
     digest: string,
-    options: LongOptions = {},
+    options: LongOptions & { whole?: boolean } = {},
   ): Promise<{ path: string; built: boolean } | undefined> {
     const directory = this.#workspace.byChainDirectory(db);
     makeDirectory(directory, this.#workspace.root);
     if (!await clonable(directory)) return undefined;
     const path = this.#workspace.byChain(db, chain.id);
     const origin = { chain_id: chain.id, digest };
-    if (isEntry(this.#workspace, path, origin)) {
+    if (await this.usable(path, chain, digest, options.whole)) {
       this.#workspace.touchUsed(path, this.#clock.now());
       return { path, built: false };
     }
     const temporary = this.#workspace.beside(path);
     try {
       await materialize(this.#backend, chain, digest, temporary, options);
-      sealEntry(this.#workspace, temporary, path, { ...origin, now_ms: this.#clock.now() });
+      const content = await contentIn(temporary);
+      sealEntry(this.#workspace, temporary, path, { ...origin, content, now_ms: this.#clock.now() });
     } catch (error) {
       discard(temporary);
       throw fileError(error, `Cannot write ${path}`);
     }
     this.#prune(directory, path);
     return { path, built: true };
+  }
+
+  /**
+   * Whether there is a copy of a chain at `path` that may be used. A file whose time was kept may still have changed, as
+   * disks do: its pages are compared with the chain's checksums, 8 GB/s. A checkout that is cached must not cost more
+   * than milliseconds, so of a file over {@linkcode COMPARED_BYTES} that is done only for `whole`, by verify, and by the
+   * janitor. One that is damaged is moved below `damaged/`.
+   */
+  async usable(path: string, chain: Chain, digest: string, whole = false): Promise<boolean> {
+    return await this.look(path, chain, digest, whole) === "sound";
+  }
+
+  /** What {@linkcode usable} goes by; `gone`: none is there, or another process has evicted it or made it anew. */
+  async look(path: string, chain: Chain, digest: string, whole = false): Promise<"sound" | "damaged" | "gone"> {
+    const origin = { chain_id: chain.id, digest };
+    if (!isEntry(this.#workspace, path, origin)) return "gone";
+    // Another process may evict it at any moment.
+    if (!whole && (stampFile(path)?.size ?? 0) > COMPARED_BYTES) return "sound";
+    const checksums = await PageChecksums.read(this.#backend, chain.objects, digest).catch(() => undefined);
+    if (!checksums) return "sound";
+    try {
+      using image = ImageFile.open(path);
+      if (await checksums.firstDifference(image) === undefined) return "sound";
+    } catch (error) {
+      if (hasCode(error, "not_found")) return "gone";
+      if (!hasCode(error, "not_a_database", "corrupt")) throw error;
+    }
+    if (!isEntry(this.#workspace, path, origin)) return "gone";
+    setFileAside(this.#workspace, damagedFolder(this.#clock.now()), path);
+    return "damaged";
   }
 
   /** Makes the new file `target` a clone of the chain's copy; undefined where blocks cannot be cloned. `built` as of {@linkcode entry}. */
@@ -94,8 +125,10 @@ export class ChainCache {
     digest: string,
     target: string,
     options: LongOptions = {},
-  ): Promise<{ built: boolean } | undefined> {
-    return await this.#fromEntry(db, chain, digest, (entry) => Deno.copyFileSync(entry, target), options);
+  ): Promise<{ built: boolean; content: string | undefined } | undefined> {
+    const cloned = await this.#fromEntry(db, chain, digest, (entry) => Deno.copyFileSync(entry, target), options);
+    return cloned &&
+      { ...cloned, content: this.#sidecar(this.#workspace.byChain(db, chain.id), chain, digest)?.content };
   }
 
   /** Uses an entry at once; one that another process evicts just then is made again. */
@@ -104,7 +137,7 @@ export class ChainCache {
     chain: Chain,
     digest: string,
     use: (path: string) => void,
-    options: LongOptions,
+    options: LongOptions & { whole?: boolean },
   ): Promise<{ built: boolean } | undefined> {
     for (let attempt = 1;; attempt++) {
       const entry = await this.entry(db, chain, digest, options);
@@ -122,7 +155,10 @@ export class ChainCache {
   async image(db: string, chain: Chain, digest: string, options: LongOptions = {}): Promise<ChainImage> {
     const path = this.#workspace.beside(join(this.#workspace.root, "tmp", "image"));
     // A second name, so that the entry may be evicted while it is read.
-    const held = await this.#fromEntry(db, chain, digest, (entry) => Deno.linkSync(entry, path), options);
+    const held = await this.#fromEntry(db, chain, digest, (entry) => Deno.linkSync(entry, path), {
+      ...options,
+      whole: true,
+    });
     if (!held) await materialize(this.#backend, chain, digest, path, options);
     return {
       path,
@@ -138,13 +174,8 @@ export class ChainCache {
     const known = this.#hashes.get(`${chain.id} ${digest}`) ?? this.#sidecar(entry, chain, digest)?.sha256;
     if (known !== undefined) return known;
     using image = await this.image(db, chain, digest);
-    const file = ImageFile.open(image.path);
-    let hash: string;
-    try {
-      hash = await imageSha256(file);
-    } finally {
-      file.close();
-    }
+    using file = ImageFile.open(image.path);
+    const hash = await imageSha256(file);
     if (this.#hashes.size >= 1024) this.#hashes.clear();
     this.#hashes.set(`${chain.id} ${digest}`, hash);
     const sidecar = this.#sidecar(entry, chain, digest);
@@ -172,12 +203,18 @@ export class ChainCache {
   }
 }
 
+/** The digest of the content of a file that was just made. */
+export async function contentIn(path: string): Promise<string> {
+  using image = ImageFile.open(path);
+  return await contentOf(image);
+}
+
 /** Moves the finished image `temporary` to the path of its read-only entry, and marks it used. */
 export function sealEntry(
   workspace: Workspace,
   temporary: string,
   path: string,
-  { chain_id, digest, now_ms }: Origin & { now_ms: number },
+  { chain_id, digest, content, now_ms }: Origin & { content?: string | undefined; now_ms: number },
 ): void {
   Deno.chmodSync(temporary, 0o400);
   backdate(temporary, now_ms);
@@ -189,6 +226,7 @@ export function sealEntry(
     change_counter: 0,
     stamped_ns: `${now_ms}000000`,
     shadow: null,
+    ...(content === undefined ? {} : { content }),
   });
   Deno.renameSync(temporary, path);
   workspace.touchUsed(path, now_ms);
@@ -199,6 +237,17 @@ export function isEntry(workspace: Workspace, path: string, origin: Origin): boo
   const [known, found] = [workspace.sidecar(path), stampFile(path)];
   return known !== undefined && sameOrigin(known, origin) && known.size === found?.size &&
     known.mtime_ns === found.mtime_ns && !hasWal(path);
+}
+
+/** The copies of a head or checkpoint that would be used as they are. */
+export function copiesOf(
+  workspace: Workspace,
+  { address: { db, branch, checkpoint }, digest }: { address: Address; digest: string },
+  chain_id: string,
+): string[] {
+  const paths = [workspace.byChain(db, chain_id)];
+  if (checkpoint !== undefined) paths.push(workspace.readOnly(db, branch, checkpoint));
+  return paths.filter((path) => isEntry(workspace, path, { chain_id, digest }));
 }
 
 /** When an entry was last used: its `.last-used` file, or its own time for one that never was. */

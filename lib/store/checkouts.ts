@@ -3,12 +3,13 @@
  * that no store object has yet, and reading them consistently.
  *
  * A checkout is never overwritten unless its content is known to be in the store, or the
- * caller allows dropping the edits.
+ * caller allows dropping the edits; and never while an application has it open and locked.
  */
 
 import type { Clock } from "../clock.ts";
 import { hasCode, TaskdError } from "../errors.ts";
-import { clonable, cloneFile, discard, fileError, removeIfPresent } from "../fs.ts";
+import { clonable, cloneFile, discard, fileError, fsyncFile, isThere, removeIfPresent } from "../fs.ts";
+import { retryWhileBusy } from "../retry_while_busy.ts";
 import {
   backdate,
   type FileStamp,
@@ -17,20 +18,30 @@ import {
   requirePlainFile,
   stampFile,
 } from "../sqlite/checkout_file.ts";
+import { LockedDatabase } from "../sqlite/locked_database.ts";
+import { logEndsAt } from "../sqlite/log_place.ts";
+import { rawImage } from "../sqlite/raw_image.ts";
+import type { DatabaseImage, WalMark } from "../sqlite/wal_tail.ts";
 import type { Chain } from "./chain.ts";
-import { type ChainCache, imageSha256 } from "./chain_cache.ts";
+import { withRawFiles } from "./checkout_survey.ts";
+import { type ChainCache, contentIn, imageSha256 } from "./chain_cache.ts";
 import { materialize } from "./materialize.ts";
+import { contentOf } from "./page_checksums.ts";
+import { takeFile, type TakenFile } from "./file_in_use.ts";
 import { openQuietCheckout, type QuietCheckout } from "./quiet_checkout.ts";
 import type { Backend } from "../backend/backend.ts";
-import type { Ref } from "./ref.ts";
-import type { CheckoutResult, LongOptions } from "./results.ts";
+import type { Ref, Refs } from "./ref.ts";
+import type { CheckoutResult, LongOptions, WaitOptions } from "./results.ts";
 import type { Origin, RecordedHead, SessionRecord, Sidecar, Workspace } from "./workspace.ts";
+import { renewHeld } from "./lease.ts";
 import { companions, sameOrigin } from "./workspace.ts";
 
 /** A file's time must be this much older than its stamp to prove anything: file times are coarse. */
 const CLEAN_MARGIN_MS = 1_000;
 /** How often, and after how many milliseconds, a checkout that SQLite could not read is opened again. */
 const REPLACED = { tries: 20, pause_ms: 5 };
+/** How long an operation at rest waits for another process's lock. */
+const BUSY_TIMEOUT_MS = 2_000;
 /** Which history a checkout belongs to. */
 export type CheckoutIdentity =
   /** The branch's current one: what is in it continues the head. */
@@ -48,6 +59,8 @@ export interface CheckoutView {
   stat_clean: boolean;
   /** A session was capturing it and did not close. */
   interrupted: boolean;
+  /** Where in the log the branch's head ends, as far as that is known: at one of these. */
+  marks: WalMark[];
 }
 
 /** A branch and the content that it should hold. */
@@ -61,6 +74,7 @@ export interface CheckoutTarget {
 export interface CheckoutsContext {
   workspace: Workspace;
   backend: Backend;
+  refs: Refs;
   cache: ChainCache;
   clock: Clock;
 }
@@ -72,35 +86,63 @@ export class Checkouts {
     this.#context = context;
   }
 
-  /** Inspects a branch's checkout without opening it; undefined when there is none. */
-  inspect({ db, branch, ref, chain }: CheckoutTarget): CheckoutView | undefined {
+  /**
+   * Inspects a branch's checkout without opening it in SQLite; undefined when there is none, or none any more: nothing
+   * keeps it from being removed or replaced meanwhile.
+   */
+  inspect(target: CheckoutTarget): CheckoutView | undefined {
     const { workspace } = this.#context;
-    const path = workspace.checkout(db, branch);
+    const path = workspace.checkout(target.db, target.branch);
     workspace.requireInside(path);
     try {
       requirePlainFile(path);
+      return this.#viewOf(path, target);
     } catch (error) {
       if (hasCode(error, "not_found")) return undefined;
       throw error;
     }
+  }
+
+  #viewOf(path: string, { ref, chain }: CheckoutTarget): CheckoutView {
+    const { workspace } = this.#context;
+    const { captured, digest } = ref;
+    const marks = captured?.log && captured.digest === digest ? [captured.log] : [];
     const record = workspace.sessionRecord(path);
     if (record) {
-      const identity = recordedHead(record, ref) ? "current" : "foreign";
-      return { path, identity, stat_clean: false, interrupted: true };
+      const head = recordedHead(record, ref);
+      const identity = head ? "current" : "foreign";
+      if (head?.mark) marks.push(head.mark);
+      if (record.heads.length === 0) marks.length = 0;
+      return { path, identity, stat_clean: false, interrupted: true, marks };
     }
     const sidecar = workspace.sidecar(path);
-    if (!sidecar) return { path, identity: "unknown", stat_clean: false, interrupted: false };
+    if (!sidecar) return { path, identity: "unknown", stat_clean: false, interrupted: false, marks };
+    // A damaged session record would have known of heads that came after the sidecar.
+    const other = isThere(`${path}.session`) ? "unknown" : "foreign";
     return {
       path,
-      identity: sameOrigin(sidecar, originOf({ ref, chain })) ? "current" : "foreign",
+      marks,
+      identity: sameOrigin(sidecar, originOf({ ref, chain })) ? "current" : other,
       stat_clean: isStatClean(path, sidecar),
       interrupted: false,
     };
   }
 
-  /** Whether a checkout's content is that of the chain, by a full hash. False also when it cannot be read as a database. */
-  async hasContentOf(path: string, target: CheckoutTarget): Promise<boolean> {
-    return await this.unchangedStamp(path, target) !== undefined;
+  /**
+   * Whether a checkout's content is that of the chain, by a full hash. False also when it cannot be read as a database.
+   * A log that may have the place where the head ends is left as it is: SQLite would fold it, and the next opening goes by
+   * it.
+   */
+  async hasContentOf({ path, interrupted, marks }: CheckoutView, target: CheckoutTarget): Promise<boolean> {
+    if (!interrupted && marks.length === 0) return await this.unchangedStamp(path, target) !== undefined;
+    // The store's own errors are not taken for a difference.
+    await this.#context.cache.sha256(target.db, target.chain, target.ref.digest);
+    try {
+      return await withRawFiles(path, (file) => this.sameContent({ image: rawImage(file) }, target));
+    } catch (error) {
+      if (hasCode(error, "busy", "not_a_database", "corrupt", "capture_failed")) return false;
+      throw error;
+    }
   }
 
   /**
@@ -112,7 +154,7 @@ export class Checkouts {
     await this.#context.cache.sha256(target.db, target.chain, target.ref.digest);
     let held: { main: string; all: string };
     try {
-      using quiet = this.open(path);
+      using quiet = await this.open(path);
       if (!await this.sameContent(quiet, target)) return undefined;
       held = { main: JSON.stringify(stampFile(path)), all: this.fileStamp(path) };
     } catch (error) {
@@ -126,66 +168,133 @@ export class Checkouts {
     return folded || found === held.all ? found : undefined;
   }
 
+  /** Records that a checkout holds just the chain's content, if it does; false also when it cannot be read as a database. */
+  async stampIfSame(path: string, target: CheckoutTarget): Promise<boolean> {
+    // The store is read first, so that its own failures are not taken for a difference.
+    await this.#context.cache.sha256(target.db, target.chain, target.ref.digest);
+    try {
+      using quiet = await this.open(path);
+      if (!await this.sameContent(quiet, target)) return false;
+      await this.stamp(quiet, target);
+      return true;
+    } catch (error) {
+      if (hasCode(error, "not_a_database", "corrupt", "capture_failed")) return false;
+      throw error;
+    }
+  }
+
   /** Whether the content of a checkout that is held quiet is that of the chain. */
-  async sameContent(quiet: QuietCheckout, { db, ref, chain }: CheckoutTarget): Promise<boolean> {
-    return await imageSha256(quiet.image) ===
+  async sameContent({ image }: { image: DatabaseImage }, { db, ref, chain }: CheckoutTarget): Promise<boolean> {
+    return await imageSha256(image) ===
       await this.#context.cache.sha256(db, chain, ref.digest);
   }
 
   /** Opens a checkout at rest behind a write barrier; throws `busy` when another process is writing to it. */
-  open(path: string): QuietCheckout {
+  async open(path: string): Promise<QuietCheckout> {
     for (let tries = 1;; tries++) {
       try {
-        return openQuietCheckout(path);
+        return await retryWhileBusy(this.#context.clock, () => openQuietCheckout(path), BUSY_TIMEOUT_MS);
       } catch (error) {
-        // SQLite's error for a file that another command is replacing, its -wal first: over soon, if that is the cause.
-        if (!hasCode(error, "unavailable") || tries === REPLACED.tries) throw error;
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, REPLACED.pause_ms);
+        // SQLite's error for a file that another command is replacing, its -wal first; and the tail's for a log that an
+        // application starts over at that moment. Over soon, if that is the cause.
+        if (!hasCode(error, "unavailable", "capture_failed") || tries === REPLACED.tries) throw error;
+        await this.#context.clock.sleep(REPLACED.pause_ms);
       }
     }
   }
 
-  /** Size and time of a checkout and its log: a commit shows in it. */
+  /** Size and time of a checkout and its log, if anything is in that: a commit shows in it. */
   fileStamp(path: string): string {
-    return JSON.stringify([stampFile(path), stampFile(`${path}-wal`)]);
+    return JSON.stringify([stampFile(path), hasWal(path) && stampFile(`${path}-wal`)]);
+  }
+
+  /**
+   * Takes a branch's checkout, or the place of one, for this process alone, to replace or remove it. Nothing else in this
+   * process may open the file until it is given up.
+   *
+   * @throws {TaskdError} `busy` when an application has it open.
+   */
+  async take(
+    db: string,
+    branch: string,
+    attempted: string,
+    wait: WaitOptions & LongOptions,
+  ): Promise<TakenFile> {
+    const { workspace, clock } = this.#context;
+    const path = workspace.checkout(db, branch);
+    workspace.requireInside(path);
+    return await takeFile(path, attempted, { ...wait, clock, by: workspace.beside(path) });
   }
 
   /**
    * Makes or replaces a branch's checkout with the chain's content. The caller has made sure that nothing is lost;
-   * `fileStamp` is the file's at that time, and one that was edited since is left alone: `dirty`.
+   * `fileStamp` is the file's at that time, and one that was edited since is left alone: `dirty`. `taken` is the file, if
+   * the caller has it; otherwise `busy` is thrown while an application has it open. A log that holds all of the head up to
+   * the place `log` stays, with what follows in it.
+   *
+   * The new file comes up locked, and is given up once its records are written: until then no other process replaces it.
+   *
+   * @throws {TaskdError} Of a branch that is no longer as `target` has it, lease included: `fenced`, or its claim's code.
    */
   async restore(
     target: CheckoutTarget,
-    options: { fileStamp?: string } & LongOptions = {},
+    options: { fileStamp?: string; taken?: TakenFile; log?: WalMark } & WaitOptions & LongOptions = {},
   ): Promise<Pick<CheckoutResult, "path" | "source">> {
     const { db, branch, ref, chain } = target;
     const { workspace, backend, cache } = this.#context;
     const path = workspace.checkout(db, branch);
     const temporary = workspace.beside(path);
-    let shadow: FileStamp | null = null;
+    let shadow: string | undefined;
     let source: CheckoutResult["source"] = "materialized";
+    using held = new DisposableStack();
+    // First of all: an application that comes up meanwhile is kept waiting, and is not left with a file that is gone.
+    const taken = options.taken ?? held.use(await this.take(db, branch, `Cannot replace ${path}`, options));
     try {
       const cloned = await cache.cloneTo(db, chain, ref.digest, temporary, options);
       if (cloned) {
         if (!cloned.built) source = "cached";
         Deno.chmodSync(temporary, 0o600);
-        shadow = this.#putShadow(path, (shadow_path) => Deno.copyFileSync(temporary, shadow_path));
+        await fsyncFile(temporary);
+        shadow = workspace.beside(path);
+        Deno.copyFileSync(temporary, shadow);
       } else {
         await materialize(backend, chain, ref.digest, temporary, options);
       }
+      const content = cloned ? cloned.content : await contentIn(temporary);
+      await renewHeld(this.#context, target);
       if (options.fileStamp !== undefined && this.fileStamp(path) !== options.fileStamp) {
         throw new TaskdError("dirty", `Cannot replace ${path}: it was edited meanwhile`, {
           hint:
             "Make a checkpoint or open a session to keep the edits, or check the branch out with --force to drop them",
         });
       }
-      this.#install(temporary, path, shadow !== null);
+      const made = { change_counter: readChangeCounter(temporary) ?? 0 };
+      held.use(LockedDatabase.open(temporary, workspace.beside(path)));
+      // The records stay until the new ones: should the rename not happen, they still say what the old file is. The
+      // sidecar proves nothing about the new one, whose size and time differ; of a session's record the log is gone.
+      const kept = [".sum", ".session", ...(options.log === undefined ? [] : ["-wal"])].map((suffix) => path + suffix);
+      taken.replace(temporary, companions(path).filter((file) => !kept.includes(file)));
+      if (options.log) this.claim(target, options.log);
+      else {
+        const stamp = shadow === undefined ? null : this.#putShadow(path, shadow);
+        this.#writeStamp(path, originOf(target), { shadow: stamp, content, ...made });
+        removeIfPresent(`${path}.session`);
+      }
     } catch (error) {
       discard(temporary);
       throw fileError(error, `Cannot write ${path}`);
+    } finally {
+      if (shadow !== undefined) discard(shadow);
     }
-    this.#writeStamp(path, originOf(target), { shadow, change_counter: readChangeCounter(path) ?? 0 });
+    await workspace.settle(path);
     return { path, source };
+  }
+
+  /** Records that a checkout continues the branch's head, which ends in its log at `mark`. */
+  claim({ db, branch, ref: { lineage, txid, digest } }: CheckoutTarget, mark: WalMark | undefined): void {
+    const { workspace } = this.#context;
+    const path = workspace.checkout(db, branch);
+    this.#rewriteRecord(path, { lineage, heads: [{ txid, digest, mark: mark ?? null }] });
   }
 
   /** Whether there is a checkout that belongs to the branch's head, going by what lies beside it. */
@@ -213,7 +322,7 @@ export class Checkouts {
     const record = workspace.sessionRecord(path);
     const mark = record ? recordedHead(record, ref)?.mark ?? null : null;
     const { same_content, ...head } = next;
-    workspace.writeSessionRecord(path, {
+    this.#rewriteRecord(path, {
       lineage: ref.lineage,
       heads: [{ txid: ref.txid, digest: ref.digest, mark }, { ...head, mark: same_content ? mark : null }],
     });
@@ -226,7 +335,8 @@ export class Checkouts {
     const shadow = quiet.complete && await clonable(this.#context.workspace.root) ? await this.#shadowOf(quiet) : null;
     if (!shadow) removeIfPresent(`${path}.shadow`);
     if (quiet.complete) {
-      this.#writeStamp(path, originOf({ ref, chain }), { shadow, change_counter: quiet.change_counter });
+      const content = await contentOf(quiet.image);
+      this.#writeStamp(path, originOf({ ref, chain }), { shadow, content, change_counter: quiet.change_counter });
       removeIfPresent(`${path}.session`);
       return;
     }
@@ -237,9 +347,13 @@ export class Checkouts {
   }
 
   /** Records the same of a checkout that the calling session holds quiet, and ends its session record. */
-  stampHeld(path: string, content: Pick<CheckoutTarget, "ref" | "chain">, change_counter: number): void {
+  stampHeld(
+    path: string,
+    content: Pick<CheckoutTarget, "ref" | "chain">,
+    held: { change_counter: number; content?: string | undefined; log?: WalMark | undefined },
+  ): void {
     removeIfPresent(`${path}.shadow`);
-    this.#writeStamp(path, originOf(content), { shadow: null, change_counter });
+    this.#writeStamp(path, originOf(content), { shadow: null, ...held });
     removeIfPresent(`${path}.session`);
   }
 
@@ -260,7 +374,7 @@ export class Checkouts {
     const head = record && recordedHead(record, before.ref);
     if (!head) return;
     const { lineage, txid, digest } = after.ref;
-    workspace.writeSessionRecord(path, { lineage, heads: [{ txid, digest, mark: head.mark }] });
+    this.#rewriteRecord(path, { lineage, heads: [{ txid, digest, mark: head.mark }] });
   }
 
   /** The shadow beside a checkout, if it still is what the branch's head holds. */
@@ -273,10 +387,26 @@ export class Checkouts {
     return same ? `${path}.shadow` : undefined;
   }
 
-  remove(db: string, branch: string): void {
-    const path = this.#context.workspace.checkout(db, branch);
-    this.#context.workspace.requireInside(path);
-    for (const file of [path, ...companions(path)]) removeIfPresent(file);
+  /**
+   * Records that what is at a checkout's path may be anything: no head is known to be in it, whatever its log says. It is
+   * kept.
+   */
+  disown(path: string, { lineage }: Ref): void {
+    this.#context.workspace.writeSessionRecord(path, { lineage, heads: [] });
+    for (const suffix of [".sum", ".shadow"]) removeIfPresent(path + suffix);
+  }
+
+  /** Writes a record anew. The start of the machine stays in it: what a checkout may have lost since goes by that. */
+  #rewriteRecord(path: string, record: Pick<SessionRecord, "lineage" | "heads">): void {
+    const { workspace } = this.#context;
+    const boot = workspace.sessionRecord(path)?.boot;
+    workspace.writeSessionRecord(path, { ...record, ...(boot === undefined ? {} : { boot }) });
+  }
+
+  /** Removes a checkout that was taken, with what lies beside it. */
+  remove(taken: TakenFile): void {
+    this.#context.workspace.requireInside(taken.path);
+    taken.remove(companions(taken.path));
   }
 
   /** Clones a shadow; null where the workspace clones and this very file cannot be. */
@@ -291,57 +421,62 @@ export class Checkouts {
     // A file may have more behind its last page: pages that the database grows by later are not to be compared with it.
     const bytes = image.page_count * image.page_size;
     if (stampFile(temporary)?.size !== bytes) Deno.truncateSync(temporary, bytes);
-    return this.#putShadow(path, (shadow_path) => Deno.renameSync(temporary, shadow_path));
+    return this.#putShadow(path, temporary);
   }
 
-  #putShadow(path: string, make: (shadow_path: string) => void): FileStamp {
+  #putShadow(path: string, temporary: string): FileStamp {
     const shadow = `${path}.shadow`;
-    removeIfPresent(shadow);
-    make(shadow);
-    Deno.chmodSync(shadow, 0o400);
+    Deno.chmodSync(temporary, 0o400);
+    Deno.renameSync(temporary, shadow);
     return stampFile(shadow)!;
   }
 
-  /**
-   * Puts a new file at a checkout's path. The old one's companions go first: a -wal must never meet another main file.
-   * The sidecar stays until the next stamp: should the rename not happen, it still proves that the old file is clean;
-   * it proves nothing about the new one, whose size and time differ.
-   */
-  #install(temporary: string, path: string, keep_shadow: boolean): void {
-    const kept = [".sum", ...(keep_shadow ? [".shadow"] : [])].map((suffix) => path + suffix);
-    for (const file of companions(path)) if (!kept.includes(file)) removeIfPresent(file);
-    Deno.renameSync(temporary, path);
-  }
-
-  #writeStamp(path: string, origin: Origin, stamp: { shadow: FileStamp | null; change_counter: number }): void {
-    const { shadow, change_counter } = stamp;
-    const now_ms = this.#context.clock.now();
+  #writeStamp(
+    path: string,
+    origin: Origin,
+    { shadow, log, ...more }: { shadow: FileStamp | null } & Parameters<Checkouts["stampHeld"]>[2],
+  ): void {
+    const { workspace, clock } = this.#context;
+    const known = workspace.sidecar(path);
+    const content = more.content ?? (known?.digest === origin.digest ? known.content : undefined);
+    const now_ms = clock.now();
     backdate(path, now_ms);
-    this.#context.workspace.writeSidecar(path, {
+    const stamp = stampFile(path);
+    if (!stamp) throw goneMeanwhile(path);
+    workspace.writeSidecar(path, {
       ...origin,
-      ...stampFile(path)!,
-      change_counter,
+      ...stamp,
+      change_counter: more.change_counter,
       stamped_ns: `${now_ms}000000`,
       shadow,
+      ...(content === undefined ? {} : { content }),
+      ...(log === undefined ? {} : { log }),
     });
   }
+}
+
+/** Of a checkout that another process removed while an operation was at it. */
+export function goneMeanwhile(path: string): TaskdError {
+  return new TaskdError("not_found", `${path} was removed meanwhile`, { hint: "Run the command again" });
 }
 
 function originOf({ ref, chain }: Pick<CheckoutTarget, "ref" | "chain">): Origin {
   return { chain_id: chain.id, digest: ref.digest };
 }
 
-/** The entry of a record for the branch's head; undefined when that is not among its heads. */
-function recordedHead(record: SessionRecord, ref: Ref): RecordedHead | undefined {
-  return record.heads.find(({ lineage = record.lineage, txid, digest }) =>
-    lineage === ref.lineage && txid === ref.txid && digest === ref.digest
+/** The branch's head as a record, or the ref for the record's session, has it; undefined when it is neither's. */
+function recordedHead(record: SessionRecord, { lineage, txid, digest, captured }: Ref): RecordedHead | undefined {
+  const recorded = record.heads.find((head) =>
+    (head.lineage ?? record.lineage) === lineage && head.txid === txid && head.digest === digest
   );
+  if (recorded || record.lineage !== lineage || captured?.digest !== digest) return recorded;
+  return captured.holder === record.session ? { txid, digest, mark: captured.log ?? null } : undefined;
 }
 
-/** The stat-only clean check of the contract. A -wal with anything in it is a possible edit. */
+/** The stat-only clean check of the contract. A -wal with anything in it but what is stored is a possible edit. */
 function isStatClean(path: string, sidecar: Sidecar): boolean {
   const found = stampFile(path);
-  if (!found || hasWal(path)) return false;
+  if (!found || (hasWal(path) && !(sidecar.log && logEndsAt(path, sidecar.log)))) return false;
   const age_ns = BigInt(sidecar.stamped_ns) - BigInt(found.mtime_ns);
   return found.size === sidecar.size && found.mtime_ns === sidecar.mtime_ns &&
     age_ns > BigInt(CLEAN_MARGIN_MS) * 1_000_000n &&

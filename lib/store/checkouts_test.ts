@@ -2,7 +2,7 @@ import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { MIN_XFS_MB, mountOver, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
-import { at, fails, openAt, rows, sql, stored, type TestStore, withApp } from "../../tests/support/stores.ts";
+import { at, fails, openAt, OUTRIGHT, rows, sql, stored, type TestStore, withApp } from "../../tests/support/stores.ts";
 import { CaptureSession } from "../capture/session.ts";
 import { BRANCH_STATES } from "./results.ts";
 import type { Sidecar } from "./workspace.ts";
@@ -15,7 +15,7 @@ async function look({ store }: TestStore) {
 }
 
 function restamp(path: string, change: Partial<Sidecar>): void {
-  const sidecar = JSON.parse(Deno.readTextFileSync(`${path}.sum`)) as Sidecar;
+  const { sum: _, ...sidecar } = JSON.parse(Deno.readTextFileSync(`${path}.sum`)) as Sidecar & { sum: string };
   Deno.writeTextFileSync(`${path}.sum`, JSON.stringify({ ...sidecar, ...change }));
 }
 
@@ -67,10 +67,12 @@ Deno.test("a checkout is clean by stat alone only if identity, size, time, count
   await t.step("a sidecar that is missing, no JSON or of another shape", () =>
     withApp([1], async (test) => {
       const path = await test.edit("main");
-      const good = JSON.parse(Deno.readTextFileSync(`${path}.sum`)) as Sidecar;
+      const text = Deno.readTextFileSync(`${path}.sum`);
+      const { sum: _, ...good } = JSON.parse(text) as Sidecar & { sum: string };
       const spoilt = [{ mtime_ns: "soon" }, { stamped_ns: "1.5" }, { stamped_ns: "" }, { chain_id: 1 }];
       const shapes = spoilt.map((field) => JSON.stringify({ ...good, ...field }));
-      for (const text of ["", "{", "null", `{"size":1}`, ...shapes]) {
+      const flipped = text.replace(`"size":`, `"sizf":`);
+      for (const text of ["", "{", "null", `{"size":1}`, flipped, JSON.stringify({ ...good, sun: "" }), ...shapes]) {
         Deno.writeTextFileSync(`${path}.sum`, text);
         assertEquals((await look(test))?.identity, "unknown", text);
         assertEquals((await test.store.branches()).map(({ state }) => state), ["idle"], text);
@@ -318,7 +320,7 @@ onXfs(
       assertEquals([checkout, `${checkout}.shadow`].map((path) => Deno.statSync(path).mode! & 0o777), [0o600, 0o400]);
       await edit("b", "mine");
       assertEquals(rows(await edit("main")), "1");
-      await store.destroy(at("app@b"));
+      await store.destroy(at("app@b"), OUTRIGHT);
       assertEquals(entries().length, known);
       Deno.removeSync(`${directory}/checkouts-ro`, { recursive: true });
       Deno.removeSync(`${directory}/checkouts`, { recursive: true });
@@ -387,7 +389,7 @@ for (const [where, run] of [["in a plain directory", undefined], ["where blocks 
               },
               () => {
                 const writer = new DatabaseSync(first.path);
-                writer.exec("UPDATE t SET v = 'spoilt'");
+                writer.exec("PRAGMA journal_mode=WAL; UPDATE t SET v = 'spoilt'");
                 Deno.copyFileSync(`${first.path}-wal`, `${first.path}.log`);
                 writer.close();
                 Deno.renameSync(`${first.path}.log`, `${first.path}-wal`);
@@ -424,7 +426,7 @@ Deno.test("a read-only checkout follows the checkpoint when another host recreat
       backend: store.context.backend,
       clock: store.context.clock,
     });
-    await other.destroy(at("app"));
+    await other.destroy(at("app"), OUTRIGHT);
     await other.create("app");
     sql((await other.checkout(at("app"))).path, "CREATE TABLE t(v)", "INSERT INTO t VALUES('anew')");
     await other.checkpoint(at("app"), "c1");
@@ -462,4 +464,17 @@ Deno.test("a session record speaks for a checkout only if it names the head that
       const { identity: found, interrupted, stat_clean } = (await look(test))!;
       assertEquals([found, interrupted, stat_clean], [identity, true, false], JSON.stringify(record));
     }
+  }));
+
+Deno.test("beside a damaged session record a sidecar of another head is not the last word", () =>
+  withApp([1, 2], async (test) => {
+    const path = await test.edit("main", "unsaved");
+    await test.store.rollback(at("app@main@c1"));
+    assertEquals((await look(test))?.identity, "foreign");
+    Deno.writeTextFileSync(`${path}.session`, "{");
+    assertEquals((await look(test))?.identity, "unknown");
+    sql(path, "INSERT INTO t VALUES('later')");
+    const { message } = await fails("dirty", test.store.checkpoint(at("app"), "c3"));
+    assert(message.includes(`${path}.session is missing or damaged`), message);
+    assertEquals(rows(path), "1,2,unsaved,later");
   }));

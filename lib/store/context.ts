@@ -5,9 +5,10 @@
 import type { Backend } from "../backend/backend.ts";
 import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import type { Chain, Chains } from "./chain.ts";
+import { type Chain, Chains } from "./chain.ts";
 import type { ChainCache } from "./chain_cache.ts";
 import type { Checkouts, CheckoutTarget } from "./checkouts.ts";
+import type { HeldImages } from "./held_images.ts";
 import type { Holder } from "./holder.ts";
 import { type Address, formatAddress } from "./names.ts";
 import type { Head } from "./objects.ts";
@@ -20,6 +21,8 @@ export interface StoreContext {
   refs: Refs;
   chains: Chains;
   cache: ChainCache;
+  /** Images of the cache that are read page after page. */
+  held_images: HeldImages;
   checkouts: Checkouts;
   holder: Holder;
   clock: Clock;
@@ -28,13 +31,20 @@ export interface StoreContext {
   depth_floor: number;
   /** The manifest's layout, as far as this process knows; only ever grows. */
   layout_version: number;
+  /** Name of this host; undefined where it may not be known. */
+  host: string | undefined;
+  /** Identifies this start of the machine; undefined where the system does not tell. */
+  boot: () => Promise<string | undefined>;
   log: (line: string) => void;
+  /** Opens another store, by its location, to read from it. */
+  openOther: (location: string) => Promise<Backend>;
+  /** Does for a branch that no one has used yet what its maker may have died before. */
+  confirm: (address: Address, ref: Ref) => Promise<void>;
 }
 
 export interface Point {
   address: Address;
   ref: Ref;
-  /** Where it resolves. */
   lineage: string;
   head: Head;
   chain: Chain;
@@ -50,20 +60,21 @@ export async function pointAt(context: StoreContext, address: Address): Promise<
 export async function pointIn(context: StoreContext, address: Address, ref: Ref): Promise<Point> {
   const at = address.checkpoint === undefined ? ref : checkpointOf(ref, address);
   const lineage = at.lineage ?? ref.lineage;
-  const chain = await context.chains.resolve(lineage, at.txid);
+  // A branch that no one has used may never have been finished: only what is there now shows that it resolves.
+  const chains = ref.epoch === 1 ? new Chains(context.backend) : context.chains;
+  const chain = await chains.resolve(lineage, at.txid);
   const { kind } = chain.objects.at(-1)!;
   return { address, ref, lineage, head: { txid: at.txid, digest: at.digest, kind }, chain };
 }
 
-function checkpointOf(ref: Ref, address: Address) {
+/** The checkpoint that an address names; throws `not_found` with those that there are. */
+export function checkpointOf(ref: Ref, address: Address) {
   const found = ref.checkpoints.find(({ name }) => name === address.checkpoint);
   if (found) return found;
   const names = ref.checkpoints.map(({ name }) => name);
-  throw new TaskdError(
-    "not_found",
-    `There is no checkpoint ${formatAddress(address)}`,
-    { hint: names.length === 0 ? "The branch has no checkpoints" : `It has: ${names.slice(-20).join(", ")}` },
-  );
+  throw new TaskdError("not_found", `There is no checkpoint ${formatAddress(address)}`, {
+    hint: names.length === 0 ? "The branch has no checkpoints" : `It has: ${names.slice(-20).join(", ")}`,
+  });
 }
 
 /** A branch's head as what its checkout is to hold. */

@@ -9,7 +9,8 @@
  *    those listed after the refs were read, so all that a ref needs is among them.
  * 3. Every ref, without lease, claim and pending lineage, which belong to processes of the source. Refs that the source
  *    has no longer are removed.
- * 4. Every branch and checkpoint is resolved in the target.
+ * 4. All that branches and checkpoints need is read in the target against its checksums, because a copy of damaged bytes
+ *    is a copy, too. What is damaged ends the copy here, unless the caller allows it.
  * 5. The manifest, last. Until it is there the target cannot be opened, so no process works on half a
  *    store and no garbage collection takes objects whose refs are yet to come.
  * 6. `copying.json` goes.
@@ -19,23 +20,32 @@
  */
 
 import { createHash } from "node:crypto";
+import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError, type ObjectInfo } from "../backend/backend.ts";
-import { TaskdError } from "../errors.ts";
+import { systemRandom } from "../clock.ts";
+import { hasCode, TaskdError } from "../errors.ts";
 import { inParallel } from "../in_parallel.ts";
-import { Chains } from "./chain.ts";
-import { translated } from "./errors.ts";
+import { Audit, damageError, refFinding } from "./audit.ts";
+import { pointsOf } from "./history.ts";
+import { ifThere, translated, unreadable } from "./errors.ts";
 import { COPYING_KEY, DATA_PREFIX, parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
 import { createManifest, type Manifest, readManifest } from "./manifest.ts";
-import { decodeRef, encodeRef, type Ref } from "./ref.ts";
-import type { LongOptions } from "./results.ts";
+import { decodeRef, encodeRef, type NamedRef, type Ref, Refs } from "./ref.ts";
+import { encodeRecord, isEqual, parseRecord, readRecord } from "./records.ts";
+import type { Finding, LongOptions } from "./results.ts";
+
+const Claim = v.object({ store_id: v.string() });
 
 /** Objects under way at once; a large one holds three parts of an upload in memory. */
 const DEFAULT_CONCURRENCY = 4;
+const REPAIR_HINT = "Run taskd repair --all on the source";
 
 /** How {@linkcode copyStore} works. */
 export interface CopyStoreOptions extends LongOptions {
   /** Objects under way at once; default 4. */
   concurrency?: number;
+  /** Finish the copy although some of it is damaged; the result says what. */
+  allow_damaged?: boolean;
 }
 
 /** What {@linkcode copyStore} did. */
@@ -50,12 +60,8 @@ export interface CopyStoreResult {
   skipped: number;
   /** Bytes of the others. */
   copied_bytes: number;
-}
-
-interface CopiedRef {
-  db: string;
-  branch: string;
-  ref: Ref;
+  /** What is damaged in the copy, as it is in the source; empty unless that was allowed. */
+  findings: Finding[];
 }
 
 /**
@@ -100,6 +106,10 @@ class Copy {
   readonly #concurrency: number;
   /** A complete copy is only compared. */
   #complete = false;
+  readonly #findings: Finding[] = [];
+  /** Keys of refs that cannot be read, and are copied as they are. */
+  readonly #damagedRefs = new Set<string>();
+  #object_bytes = 0;
   #done_bytes = 0;
   #total_bytes = 0;
 
@@ -123,13 +133,16 @@ class Copy {
       objects: objects.length,
       skipped: 0,
       copied_bytes: 0,
+      findings: this.#findings,
     };
     await inParallel(objects, this.#concurrency, async (object) => {
-      if (await this.#copyObject(object, found.get(object.key))) result.copied_bytes += object.size;
+      const copied = await this.#copyReadable(object, found.get(object.key));
+      if (copied === undefined) result.objects--;
+      else if (copied) result.copied_bytes += object.size;
       else result.skipped++;
     });
     await this.#copyRefs(refs);
-    await this.#resolveAll(refs);
+    await this.#prove(refs);
     await this.#finish(manifest);
     return result;
   }
@@ -146,25 +159,30 @@ class Copy {
     if (there && there.store_id !== store_id) throw this.#refused("another store is there");
     this.#complete = there !== undefined;
     if (this.#complete) return;
-    const claim = new TextEncoder().encode(JSON.stringify({ store_id }));
     await translated(`Cannot copy to ${this.#target.url}`, async () => {
-      const begun = await getIfPresent(this.#target, COPYING_KEY);
-      if (begun) {
-        if (!equal(begun, claim)) throw this.#refused("a copy of another store was begun there");
+      const begun = await this.#claimant();
+      if (begun !== undefined) {
+        if (begun !== store_id) throw this.#refused("a copy of another store was begun there");
         return;
       }
       for (const prefix of [REFS_PREFIX, DATA_PREFIX]) {
         for await (const { key } of this.#target.list(prefix)) throw this.#refused(`it has ${key} already`);
       }
       try {
-        await this.#target.create(COPYING_KEY, claim);
+        await this.#target.create(COPYING_KEY, encodeRecord({ store_id }));
       } catch (error) {
         const raced = isBackendError(error, "precondition_failed") || isBackendError(error, "ambiguous");
         if (!raced) throw error;
-        const winner = await getIfPresent(this.#target, COPYING_KEY);
-        if (!winner || !equal(winner, claim)) throw this.#refused("another copy was begun there at the same moment");
+        if (await this.#claimant() !== store_id) throw this.#refused("another copy was begun there at the same moment");
       }
     });
+  }
+
+  /** The id of the store that is being copied to the target. */
+  async #claimant(): Promise<string | undefined> {
+    const name = `${COPYING_KEY} of ${this.#target.url}`;
+    const read = () => readRecord(this.#target, COPYING_KEY, (bytes) => parseRecord(bytes, name, Claim));
+    return (await ifThere(`Cannot read ${name}`, read))?.value.store_id;
   }
 
   #refused(why: string): TaskdError {
@@ -173,36 +191,46 @@ class Copy {
     });
   }
 
-  async #readRefs(): Promise<CopiedRef[]> {
-    const names: { db: string; branch: string }[] = [];
-    await translated(`Cannot list the branches of ${this.#source.url}`, async () => {
-      for await (const { key } of this.#source.list(REFS_PREFIX)) {
-        const name = parseRefKey(key);
-        if (!name) {
-          throw new TaskdError("corrupt", `Cannot identify ${key}`, { hint: "Move it out of the store" });
-        }
-        names.push(name);
-      }
-    });
-    const refs: CopiedRef[] = [];
-    await inParallel(names, this.#concurrency, async ({ db, branch }) => {
-      const attempted = `Cannot read the ref of ${db}@${branch}`;
-      const bytes = await translated(attempted, () => getIfPresent(this.#source, refKey(db, branch)));
-      if (bytes) refs.push({ db, branch, ref: atRest(decodeRef(bytes, `${db}@${branch}`)) });
-    });
-    return refs;
+  async #readRefs(): Promise<NamedRef[]> {
+    const onDamaged = (key: string, error: TaskdError) => {
+      if (!this.#options.allow_damaged || error.code !== "corrupt" || !parseRefKey(key)) throw error;
+      this.#damagedRefs.add(key);
+      this.#findings.push(refFinding(key, error));
+    };
+    const refs = await new Refs(this.#source, systemRandom).all({ signal: this.#options.signal, onDamaged });
+    return refs.map(({ db, branch, ref }) => ({ db, branch, ref: atRest(ref) }));
   }
 
   async #listObjects(): Promise<ObjectInfo[]> {
-    const objects = await translated(`Cannot list ${this.#source.url}`, () => listed(this.#source, DATA_PREFIX));
-    // Each is read twice, once here and once there.
-    for (const { size } of objects) this.#total_bytes += 2 * size;
+    const objects = await translated(
+      `Cannot list ${this.#source.url}`,
+      () => Array.fromAsync(this.#source.list(DATA_PREFIX)),
+    );
+    // Each is read three times: once here, there to compare it, and there against its checksums.
+    this.#object_bytes = objects.reduce((sum, { size }) => sum + size, 0);
+    this.#total_bytes += 3 * this.#object_bytes;
     return objects;
   }
 
   async #found(prefix: string): Promise<Map<string, number>> {
-    const objects = await translated(`Cannot list ${this.#target.url}`, () => listed(this.#target, prefix));
+    const objects = await translated(
+      `Cannot list ${this.#target.url}`,
+      () => Array.fromAsync(this.#target.list(prefix)),
+    );
     return new Map(objects.map(({ key, size }) => [key, size]));
+  }
+
+  /** Copies one object, or records that it cannot be read: the rest goes on. Undefined for such a one. */
+  async #copyReadable(object: ObjectInfo, found_size: number | undefined): Promise<boolean | undefined> {
+    try {
+      return await this.#copyObject(object, found_size);
+    } catch (error) {
+      const damage = unreadable(await this.#digest(this.#source, object.key).catch((raw) => raw));
+      if (!hasCode(damage, "corrupt")) throw error;
+      const why = damage.message;
+      this.#findings.push({ what: "object", where: object.key, why, hint: REPAIR_HINT, needed_by: [] });
+      return undefined;
+    }
   }
 
   /** Copies one object unless it is there; false if it was. Either way it was read back and compared. */
@@ -257,45 +285,58 @@ class Copy {
     }
   }
 
-  async #copyRefs(refs: CopiedRef[]): Promise<void> {
+  async #copyRefs(refs: NamedRef[]): Promise<void> {
     const stale = await this.#found(REFS_PREFIX);
     await inParallel(refs, this.#concurrency, async ({ db, branch, ref }) => {
       this.#options.signal?.throwIfAborted();
       const key = refKey(db, branch);
       const bytes = encodeRef(ref);
       stale.delete(key);
-      await translated(`Cannot copy the branch ${db}@${branch}`, async () => {
-        const there = await getIfPresent(this.#target, key);
-        if (there && equal(there, bytes)) return;
+      const attempted = `Cannot copy the branch ${db}@${branch}`;
+      const there = () => ifThere(attempted, () => this.#target.get(key));
+      await translated(attempted, async () => {
+        const found = await there();
+        // A copy that version 0.1.0 made has no checksums.
+        if (found && isEqual(encodeRef(decodeRef(found.bytes, `${db}@${branch}`)), bytes)) return;
         if (this.#complete) throw this.#differs(key);
         await this.#target.put(key, bytes);
-        const written = await getIfPresent(this.#target, key);
-        if (written && equal(written, bytes)) return;
+        const written = await there();
+        if (written && isEqual(written.bytes, bytes)) return;
         throw new TaskdError(
           "corrupt",
           `Cannot copy ${key}: ${this.#target.url} gives back other bytes than were written`,
         );
       });
     });
+    for (const key of this.#damagedRefs) {
+      stale.delete(key);
+      await ifThere(`Cannot copy ${key}`, async () => {
+        const { bytes } = await this.#source.get(key);
+        if (!this.#complete) await this.#target.put(key, bytes);
+      });
+    }
     for (const key of stale.keys()) {
       if (this.#complete) throw this.#differs(key);
-      await translated(`Cannot delete ${key} of ${this.#target.url}`, () => removeIfPresent(this.#target, key));
+      await ifThere(`Cannot delete ${key} of ${this.#target.url}`, () => this.#target.delete(key));
     }
   }
 
-  async #resolveAll(refs: CopiedRef[]): Promise<void> {
-    const chains = new Chains(this.#target);
-    const points = new Map<string, { lineage: string; txid: number }>();
-    for (const { ref } of refs) {
-      for (const point of [ref, ...ref.checkpoints]) {
-        const lineage = point.lineage ?? ref.lineage;
-        points.set(`${lineage}@${point.txid}`, { lineage, txid: point.txid });
-      }
-    }
-    await inParallel(points.values(), this.#concurrency, async ({ lineage, txid }) => {
-      this.#options.signal?.throwIfAborted();
-      await chains.resolve(lineage, txid);
+  async #prove(refs: NamedRef[]): Promise<void> {
+    const audit = new Audit({ backend: this.#target, refs: new Refs(this.#target, systemRandom) }, {
+      signal: this.#options.signal,
+      onProgress: (done, total) => {
+        // What nothing needs is not read there.
+        const share = Math.round(this.#object_bytes * done / total!);
+        this.#options.onProgress?.(this.#done_bytes + share, this.#total_bytes);
+      },
     });
+    await audit.run(refs.flatMap(pointsOf));
+    this.#findings.push(...audit.findings);
+    const [first, ...others] = this.#findings;
+    if (!first || this.#options.allow_damaged) return;
+    const hint = `${REPAIR_HINT}, then the copy again; --allow-damaged finishes it as it is`;
+    const more = others.length === 0 ? "" : ` (and ${others.length} more)`;
+    throw damageError({ ...first, hint }, `Cannot prove the copy of ${this.#source.url}${more}`);
   }
 
   async #finish(manifest: Manifest): Promise<void> {
@@ -303,38 +344,11 @@ class Copy {
       const there = await readManifest(this.#target);
       if (there?.store_id !== manifest.store_id) throw this.#refused("another store was made there meanwhile");
     }
-    await translated(`Cannot finish the copy in ${this.#target.url}`, () => removeIfPresent(this.#target, COPYING_KEY));
+    await ifThere(`Cannot finish the copy in ${this.#target.url}`, () => this.#target.delete(COPYING_KEY));
   }
 }
 
 function atRest(ref: Ref): Ref {
   const { lease: _lease, claim: _claim, pending: _pending, ...rest } = ref;
   return rest;
-}
-
-async function listed(backend: Backend, prefix: string): Promise<ObjectInfo[]> {
-  const objects: ObjectInfo[] = [];
-  for await (const object of backend.list(prefix)) objects.push(object);
-  return objects;
-}
-
-async function getIfPresent(backend: Backend, key: string): Promise<Uint8Array | undefined> {
-  try {
-    return (await backend.get(key)).bytes;
-  } catch (error) {
-    if (isBackendError(error, "not_found")) return undefined;
-    throw error;
-  }
-}
-
-async function removeIfPresent(backend: Backend, key: string): Promise<void> {
-  try {
-    await backend.delete(key);
-  } catch (error) {
-    if (!isBackendError(error, "not_found")) throw error;
-  }
-}
-
-function equal(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { Backend } from "../backend/backend.ts";
+import { OUTRIGHT } from "../../tests/support/stores.ts";
 import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { LocalBackend } from "../backend/local.ts";
 import { MemoryBackend } from "../../tests/support/memory_backend.ts";
@@ -111,7 +112,7 @@ Deno.test("a copy is a store of its own: what is done in it stays there", async 
   const before = await keys(here.source);
   edit((await copy.checkout(at("shop"))).path, "INSERT INTO item VALUES ('coffee')");
   await copy.checkpoint(at("shop"), "v2");
-  await copy.destroy(at("shop@try"));
+  await copy.destroy(at("shop@try"), OUTRIGHT);
   assertEquals(await keys(here.source), before);
   assertEquals((await contents(await here.open(here.source)))["shop@main"], ["shop"]);
 });
@@ -232,7 +233,7 @@ Deno.test("a branch that was destroyed between two runs is not in the copy", asy
     return key === MANIFEST_KEY && method === "create" ? { kind: "before", code: "unavailable" } : undefined;
   });
   await assertRejects(() => copyStore(here.source, failing), TaskdError);
-  await (await here.open(here.source)).destroy(at("shop@full"));
+  await (await here.open(here.source)).destroy(at("shop@full"), OUTRIGHT);
   await copyStore(here.source, target);
   const { "shop@full": _, ...rest } = EXPECTED;
   assertEquals(await contents(await here.open(target)), rest);
@@ -331,4 +332,40 @@ Deno.test("a store that appears in the target during a copy is left alone", asyn
   assertEquals((await assertRejects(() => copyStore(here.source, target), TaskdError)).code, "not_a_store");
   await made;
   assertEquals((await inner.get(MANIFEST_KEY)).bytes, bytes);
+});
+
+Deno.test("a copy of damage is refused, unless it is asked for, and then says what is damaged", async () => {
+  await using here = await world();
+  const { source } = here;
+  const store = await here.open(source);
+  // A checkpoint alone needs it.
+  await store.compact(at("shop"));
+  const { ref } = await store.context.refs.read("shop", "main");
+  const [first] = (await store.context.chains.resolve(ref.checkpoints[0]!.lineage!, ref.checkpoints[0]!.txid)).objects;
+  const { bytes } = await source.get(first!.key);
+  await source.put(first!.key, bytes.with(60, bytes[60]! ^ 4));
+  await source.put(refKey("other", "torn"), new TextEncoder().encode("{"));
+  const target = new MemoryBackend();
+  assertEquals((await assertRejects(() => copyStore(source, target), TaskdError)).code, "corrupt");
+  await source.delete(refKey("other", "torn"));
+  const error = await assertRejects(() => copyStore(source, target), TaskdError);
+  assertEquals(error.code, "corrupt");
+  assert(error.message.includes(first!.key) && error.hint?.includes("taskd repair"), error.message);
+  await assertRejects(() => here.open(target), TaskdError, "has not finished");
+
+  await source.put(refKey("other", "torn"), new TextEncoder().encode("{"));
+  const { findings, branches } = await copyStore(source, target, { allow_damaged: true });
+  assertEquals(findings.map(({ where }) => where), [refKey("other", "torn"), first!.key]);
+  assertEquals(branches, 4);
+  const copy = await here.open(target);
+  assertEquals((await copy.verify(at("other"))).ok, true);
+  assertEquals((await copy.verifyAll()).findings.length, 2);
+
+  // What was repaired meanwhile replaces the damaged bytes of a copy that was not finished.
+  await source.delete(refKey("other", "torn"));
+  const again = new MemoryBackend();
+  await assertRejects(() => copyStore(source, again), TaskdError);
+  await source.put(first!.key, bytes);
+  assertEquals((await copyStore(source, again)).findings, []);
+  assertEquals((await (await here.open(again)).verifyAll()).ok, true);
 });

@@ -5,10 +5,10 @@
  * only while the lock is held.
  */
 
-import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
+import { type Clock, systemClock, systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { fileError, fileErrorCode, isStillAt, isThere, unlockAndClose, writeAllSync } from "../fs.ts";
-import { parseJson } from "../text/json.ts";
+import { parseSealedJson, sealJson } from "../sealed_json.ts";
 
 export interface DaemonInfo {
   /** Its process id, on {@linkcode DaemonInfo.host}. */
@@ -23,7 +23,6 @@ export interface DaemonInfo {
 
 export interface DaemonLockOptions {
   clock?: Clock;
-  random?: RandomBytes;
 }
 
 /** The lock's file is of one size, so that each update is a single write that no reader sees in part. */
@@ -77,13 +76,11 @@ export class DaemonLock implements Disposable {
   }
 
   #write(info: DaemonInfo): void {
-    const json = new TextEncoder().encode(JSON.stringify(info));
+    const json = new TextEncoder().encode(sealJson(JSON.stringify(info)));
     if (json.length >= FILE_BYTES) {
-      throw new TaskdError(
-        "too_large",
-        `Cannot write ${this.#path}: the socket's path is too long`,
-        { hint: "Use a socket with a shorter path" },
-      );
+      throw new TaskdError("too_large", `Cannot write ${this.#path}: the socket's path is too long`, {
+        hint: "Use a socket with a shorter path",
+      });
     }
     const bytes = new Uint8Array(FILE_BYTES).fill(0x20);
     bytes.set(json);
@@ -104,7 +101,7 @@ export class DaemonLock implements Disposable {
  * `denied`, `no_space` or `unavailable`.
  */
 export async function acquireDaemonLock(directory: string, options: DaemonLockOptions = {}): Promise<DaemonLock> {
-  const { clock = systemClock, random = systemRandom } = options;
+  const { clock = systemClock } = options;
   const path = daemonLockPath(directory);
   const deadline = clock.monotonic() + MAX_WAIT_MS;
   while (true) {
@@ -115,18 +112,16 @@ export async function acquireDaemonLock(directory: string, options: DaemonLockOp
         return new DaemonLock(file, path, { pid: Deno.pid, host: hostName(), started_at });
       }
       // A client that checks holds the lock shared, a daemon exclusively: a shared attempt distinguishes them.
-      if (!file.tryLockSync(false)) {
-        throw alreadyRunning(directory, parseInfo(readSlot(file)));
-      }
+      if (!file.tryLockSync(false)) throw alreadyRunning(directory, parseInfo(readSlot(file)));
     } catch (error) {
-      file.close();
+      unlockAndClose(file);
       throw fileError(error, `Cannot lock ${path}`);
     }
-    file.close();
+    unlockAndClose(file);
     if (clock.monotonic() >= deadline) {
       throw new TaskdError("unavailable", `Cannot lock ${path}: other processes keep it busy`, { hint: "Try again" });
     }
-    await clock.sleep(PAUSE_MS * (1 + random(1)[0]! / 255));
+    await clock.sleep(PAUSE_MS * (1 + systemRandom(1)[0]! / 255));
   }
 }
 
@@ -147,11 +142,9 @@ export async function readDaemonInfo(
     if (info !== "unreadable") return info;
     // Its holder has locked it and not yet written it.
     if (clock.monotonic() >= deadline) {
-      throw new TaskdError(
-        "unavailable",
-        `Cannot read ${path}: a process holds it but does not say who it is`,
-        { hint: "Find it with fuser and end it" },
-      );
+      throw new TaskdError("unavailable", `Cannot read ${path}: a process holds it but does not say who it is`, {
+        hint: "Find it with fuser and end it",
+      });
     }
     await clock.sleep(PAUSE_MS);
   }
@@ -192,8 +185,9 @@ function readSlot(file: Deno.FsFile): string {
 }
 
 function parseInfo(text: string): DaemonInfo | undefined {
-  const value = parseJson(text);
-  if (typeof value !== "object" || value === null) return undefined;
+  const value = parseSealedJson(text);
+  // Where the checksum is not in its place, it is damaged, or of version 0.1.0, which wrote none.
+  if (typeof value !== "object" || value === null || "sum" in value) return undefined;
   const { pid, host, socket, started_at } = value as Record<string, unknown>;
   if (typeof pid !== "number" || typeof host !== "string" || typeof started_at !== "string") return undefined;
   return { pid, host, started_at, ...(typeof socket === "string" ? { socket } : {}) };
@@ -202,14 +196,13 @@ function parseInfo(text: string): DaemonInfo | undefined {
 function alreadyRunning(directory: string, info: DaemonInfo | undefined): TaskdError {
   const host = info?.host === undefined || info.host === "" ? "" : ` on ${info.host}`;
   const who = info === undefined ? "" : ` (pid ${info.pid}${host}, socket ${info.socket ?? "not open yet"})`;
-  return new TaskdError(
-    "daemon_running",
-    `Cannot serve ${directory}: another daemon does so already${who}`,
-    { hint: "Use that daemon, or stop it first" },
-  );
+  return new TaskdError("daemon_running", `Cannot serve ${directory}: another daemon does so already${who}`, {
+    hint: "Use that daemon, or stop it first",
+  });
 }
 
-function hostName(): string {
+/** Name of this host; empty where it may not be known. */
+export function hostName(): string {
   try {
     return Deno.hostname();
   } catch {

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { TaskdError } from "../errors.ts";
+import { systemClock } from "../clock.ts";
+import { hasCode, TaskdError } from "../errors.ts";
 import { acquireDaemonLock, daemonLockPath, readDaemonInfo } from "./daemon_lock.ts";
 
 const MODULE = import.meta.resolve("./daemon_lock.ts");
@@ -157,4 +158,26 @@ Deno.test("clients that check at the same moment do not take each other for a da
     using looking = Deno.openSync(daemonLockPath(directory));
     looking.lockSync(false);
     assertEquals(await readDaemonInfo(directory), undefined);
+  }));
+
+Deno.test("a lock's file with any one bit flipped names its holder rightly or not at all", () =>
+  inDirectory(async (directory) => {
+    using lock = await acquireDaemonLock(directory);
+    lock.update({ socket: "/run/taskd.sock" });
+    const path = daemonLockPath(directory);
+    const bytes = await Deno.readFile(path);
+    let now_ms = 0;
+    const clock = { ...systemClock, monotonic: () => now_ms += 2_000, sleep: () => Promise.resolve() };
+    for (let at = 0; at < 300; at++) {
+      await Deno.writeFile(path, bytes.with(at, bytes[at]! ^ (1 << at % 8)));
+      const found = await readDaemonInfo(directory, { clock }).catch((error) => error);
+      // In the name of the checksum's own field a bit changes nothing that is said.
+      if (!(found instanceof Error)) assertEquals(found, lock.info, `byte ${at}`);
+      else assert(hasCode(found, "unavailable") && found.message.includes(path), String(found));
+    }
+    await Deno.writeFile(path, bytes);
+    assertEquals(await readDaemonInfo(directory), lock.info);
+    // As version 0.1.0 writes it.
+    await Deno.writeTextFile(path, JSON.stringify(lock.info).padEnd(2047) + "\n");
+    assertEquals(await readDaemonInfo(directory), lock.info);
   }));

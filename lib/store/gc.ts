@@ -17,21 +17,23 @@
  *    ref that was read needs is in the listing. What is written later is not, so it is not touched.
  * 2. A process that makes a ref reach objects that it did not reach before (create, fork, safety forks;
  *    rollback, promote and compact with `pending`) writes the ref first (R), then reads the
- *    tombstones (C), and withdraws the ref if one covers what it relies on, its own new
- *    lineage included.
+ *    tombstones (C): it revokes those that cover what it relies on, its own new lineage
+ *    included, and withdraws the ref if that is doomed or gone.
  * 3. Nothing is doomed that had no tombstone on the list at 1, and since the swap at 5 holds,
  *    it was listed all the time from 1 to 5. Take an R that makes a doomed object reached. If R
  *    is before 2, then 2 saw it (a listing is not older than its beginning) and the object
- *    was not doomed, or the ref was gone already. If R is after 2, then C is after 1, so C sees
- *    the tombstone, or the doom that follows and never ends while the object is there: R is
- *    withdrawn. So no acknowledged branch reaches a doomed object. A branch that moves from
- *    one ref to another unseen by 2 does so by an R as well.
- * 4. Doom is listed for DOOMED_RETAIN_MS at least. A process that builds upon a doomed object began to read the store
- *    before the doom, so if that was short before C, the list has not forgotten; if it was not, C also checks
- *    whether the objects are there.
- * 5. A process may die between R and C. Its ref is then found to need something doomed, was never
- *    acknowledged nor used, and is removed by the pass (`withdrawn`). Only if it was also paused before R until
- *    the list had forgotten does the pass fail instead, naming the branch, which a person can then destroy.
+ *    was not doomed, or the ref was gone already. If R is after 2, then C is after 1: it revokes
+ *    the tombstone, and the swap at 5 fails; or it sees the doom, which never ends while the
+ *    object is there: R is withdrawn. So no acknowledged branch reaches a doomed object. A
+ *    branch that moves from one ref to another unseen by 2 does so by an R as well.
+ * 4. Doom is forgotten once its objects are gone. A maker notes the list's version before it first reads the store (P).
+ *    If C finds another, doom may have come and gone in between, and it checks that its objects are there: after C, as
+ *    what is doomed and there then is still listed at C. No clock takes part: hosts may differ by any time, and
+ *    processes stand still for any: docs/model/gc.pml.
+ * 5. A process may die between R and C. The next to use its ref (epoch 1) does C in its place, before it takes the
+ *    lease. A ref that needs something doomed was so never acknowledged nor used, and is removed by the pass
+ *    (`withdrawn`). Only if it was also paused before R until the list had forgotten does the pass fail instead, naming
+ *    the branch, which a person can then destroy.
  * 6. A tombstone of a whole lineage covers what appears in it later, so a lineage that is still
  *    being made without a ref is treated as one: its maker's C finds the tombstone. This holds with a grace
  *    of 0 too; the grace only makes such conflicts rare.
@@ -39,30 +41,15 @@
 
 import { isBackendError } from "../backend/backend.ts";
 import { hasCode, TaskdError } from "../errors.ts";
-import {
-  type FoundRef,
-  type Inventory,
-  Marker,
-  PARALLEL_READS,
-  pinOf,
-  readRefs,
-  rootsOf,
-  type StoredKey,
-  takeInventory,
-} from "./_gc_mark.ts";
+import { Marker, PARALLEL_READS, pinOf, takeInventory } from "./_gc_mark.ts";
+import type { FoundRef, Inventory, StoredKey } from "./_gc_mark.ts";
 import { type GcPlan, makePlan } from "./_gc_plan.ts";
 import { inParallel } from "../in_parallel.ts";
 import { type Base, Chains } from "./chain.ts";
+import { pointsOf } from "./history.ts";
 import type { StoreContext } from "./context.ts";
-import {
-  keysOf,
-  readTombstones,
-  shortName,
-  type Tombstone,
-  TombstoneIndex,
-  type VersionedTombstones,
-  writeTombstones,
-} from "./tombstones.ts";
+import { keysOf, readTombstones, shortName, TombstoneIndex, without, writeTombstones } from "./tombstones.ts";
+import type { Tombstone, VersionedTombstones } from "./tombstones.ts";
 
 /** How long an object keeps its tombstone before it is deleted; the contract's number. */
 export const DEFAULT_GC_GRACE_MS = 15 * 60_000;
@@ -107,7 +94,7 @@ export interface GcResult {
  * Runs one pass.
  *
  * @throws {TaskdError} `gc_failed` when reachability could not be established (nothing was deleted), `conflict` when
- * other passes keep changing the tombstones, `interrupted`.
+ * other passes keep changing the tombstones, `interrupted`; why the tombstones cannot be written (nothing was deleted).
  */
 export async function collectGarbage(context: StoreContext, options: GcOptions): Promise<GcResult> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
@@ -144,7 +131,7 @@ async function runPass(context: StoreContext, options: GcOptions): Promise<GcRes
     withdrawn: seen.unfinished.map(({ db, branch }) => ({ db, branch })),
   };
   if (options.dry_run) return result;
-  const landed = await failingClosed(options, () => publish(context, seen, plan));
+  const landed = await publish(context, seen, plan);
   if (!landed) return undefined;
   const revived = plan.tombstoned === 0
     ? 0
@@ -161,7 +148,7 @@ async function runPass(context: StoreContext, options: GcOptions): Promise<GcRes
 async function survey({ backend, refs }: StoreContext, options: GcOptions): Promise<Survey> {
   const list = await readTombstones(backend);
   const index = new TombstoneIndex(list?.tombstones ?? []);
-  const found = await readRefs(backend, refs, options.signal);
+  const found = await refs.all({ signal: options.signal });
   const inventory = await takeInventory(backend, options);
   const marker = new Marker(backend, inventory, index);
   const unfinished: FoundRef[] = [];
@@ -202,18 +189,19 @@ async function reviveLate(
   { tombstones, etag }: { tombstones: Tombstone[]; etag: string | undefined },
 ): Promise<number> {
   const known = new Set(survey.refs.map(({ db, branch, etag }) => `${db}@${branch} ${etag}`));
-  const roots = new Set(survey.refs.flatMap(({ ref }) => rootsOf(ref).map(pointName)));
+  const roots = new Set(survey.refs.flatMap((found) => pointsOf(found).map(pointName)));
   const chains = new Chains(context.backend);
   const reached = new Map<string, Set<string>>();
   const reach = (lineage: string, key: string) => {
     const names = reached.get(lineage) ?? new Set();
     reached.set(lineage, names.add(shortName(key)));
   };
-  for (const { db, branch, etag, ref } of await readRefs(context.backend, context.refs)) {
+  for (const found of await context.refs.all()) {
+    const { db, branch, etag, ref } = found;
     if (known.has(`${db}@${branch} ${etag}`)) continue;
     const pin = pinOf(ref);
     if (pin) reach(pin.lineage, "");
-    for (const root of [...rootsOf(ref), ...(pin ? [pin.base] : [])]) {
+    for (const root of [...pointsOf(found), ...(pin ? [pin.base] : [])]) {
       if (roots.has(pointName(root))) continue;
       roots.add(pointName(root));
       for (const { lineage, key } of await keysIfWhole(chains, root)) reach(lineage, key);
@@ -240,16 +228,13 @@ async function revoke(
   change: { tombstones: Tombstone[]; etag: string | undefined; reached: Map<string, Set<string>> },
 ): Promise<number> {
   let revived = 0;
+  const count = ({ names, lineage }: Tombstone) => names?.length ?? inventory.lineages.get(lineage)?.length ?? 0;
   const next = change.tombstones.flatMap((tombstone): Tombstone[] => {
     const names = change.reached.get(tombstone.lineage);
     if (!names || tombstone.doomed !== undefined) return [tombstone];
-    if (!tombstone.names) {
-      revived += inventory.lineages.get(tombstone.lineage)?.length ?? 0;
-      return [];
-    }
-    const left = tombstone.names.filter((name) => !names.has(name));
-    revived += tombstone.names.length - left.length;
-    return left.length === 0 ? [] : [{ ...tombstone, names: left }];
+    const left = without(tombstone, names);
+    revived += count(tombstone) - left.reduce((sum, each) => sum + count(each), 0);
+    return left;
   });
   if (revived === 0) return 0;
   return await writeTombstones(context, next, change.etag) === undefined ? 0 : revived;

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { dataKeys, flush, keysUnder, makeTinyDatabase } from "../../tests/support/histories.ts";
-import { at, fails, withDirectory } from "../../tests/support/stores.ts";
+import { at, fails, OUTRIGHT, withDirectory } from "../../tests/support/stores.ts";
 import { type BackendCall, FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { systemRandom } from "../clock.ts";
@@ -69,7 +69,7 @@ async function withStore(work: (bench: Bench) => Promise<void>): Promise<void> {
 /** Destroys `app@side` and returns what brings it back as it was. */
 async function destroySide({ store, backend }: Bench): Promise<() => Promise<unknown>> {
   const { bytes } = await backend.get(SIDE_KEY);
-  await store.destroy(SIDE);
+  await store.destroy(SIDE, OUTRIGHT);
   return () => backend.create(SIDE_KEY, bytes);
 }
 
@@ -116,7 +116,7 @@ Deno.test("doom is not taken back for a branch that comes up after it was decide
     await gc();
     // Something for the pass to tombstone, so that it reads the refs once more.
     await store.fork(MAIN, "second", { materialize: true });
-    await store.destroy(at("app@second"));
+    await store.destroy(at("app@second"), OUTRIGHT);
     const pass = await held(({ method }) => method === "replace");
     await pass.there;
     await bringBack();
@@ -175,11 +175,11 @@ Deno.test("an unfinished branch is removed also while what it needs is doomed an
     await t.step(own ? "an object" : "a base pointer", () =>
       withStore(async (bench) => {
         const { store, backend, gc } = bench;
-        await store.destroy(SIDE);
+        await store.destroy(SIDE, OUTRIGHT);
         await store.fork(MAIN, "side");
         if (own) await flush(store, SIDE, 1);
         const { ref } = await store.context.refs.read("app", "side");
-        await store.destroy(SIDE);
+        await store.destroy(SIDE, OUTRIGHT);
         const [key] = (await dataKeys(backend)).filter((key) => key.includes(ref.lineage) && own !== /base/.test(key));
         const doomed = { lineage: ref.lineage, names: [shortName(key!)], at: AT, doomed: AT };
         await writeTombstones({ backend, random: systemRandom }, [doomed], undefined);

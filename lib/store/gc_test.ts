@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type Bench, settle, withStore } from "../../tests/support/garbage.ts";
 import { dataKeys, flush, keysUnder, neededKeys } from "../../tests/support/histories.ts";
-import { at } from "../../tests/support/stores.ts";
+import { at, OUTRIGHT } from "../../tests/support/stores.ts";
 import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import { baseKey, snapshotKey } from "./keys.ts";
@@ -39,13 +39,13 @@ Deno.test("a destroyed parent's objects stay while a child resolves through them
     await flush(store, at("app@parent"), 1);
     await store.fork(at("app@parent"), "child");
     await flush(store, at("app@parent"), 2);
-    await store.destroy(at("app@parent"));
+    await store.destroy(at("app@parent"), OUTRIGHT);
     await settle(bench);
     const left = await dataKeys(backend);
     assertEquals(new Set(left), await neededKeys(store));
     assertEquals(left.filter((key) => key.includes("segment")).length, 1);
-    await store.destroy(at("app@child"));
-    await store.destroy(at("app"), { force: true });
+    await store.destroy(at("app@child"), OUTRIGHT);
+    await store.destroy(at("app"), { ...OUTRIGHT, force: true });
     await settle(bench);
     assertEquals(await dataKeys(backend), []);
   });
@@ -93,7 +93,7 @@ Deno.test("an image index stays and goes with its image", async () => {
     await store.context.refs.create("app", "raw", { ...ref, lineage: LINEAGE });
     await settle(bench);
     assertEquals((await keysUnder(backend, `data/${LINEAGE}/`)).length, 2);
-    await store.destroy(at("app@raw"));
+    await store.destroy(at("app@raw"), OUTRIGHT);
     await settle(bench);
     assertEquals(await keysUnder(backend, `data/${LINEAGE}/`), []);
   });
@@ -114,7 +114,7 @@ Deno.test("objects with unknown names are left alone and counted", async () => {
 Deno.test("a dry run reports what a pass would do, and does nothing", async () => {
   await withStore(async ({ store, backend, gc }) => {
     await store.fork(MAIN, "side");
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     const dry = (grace_ms: number) => store.collectGarbage({ grace_ms, dry_run: true });
     assertEquals((await dry(0)).tombstoned, 1);
     assertEquals(await readTombstones(backend), undefined);
@@ -149,7 +149,7 @@ Deno.test("what cannot be understood fails the pass, and nothing is deleted", as
         await store.fork(MAIN, "side");
         await flush(store, at("app@side"), 1);
         await store.fork(MAIN, "gone", { materialize: true });
-        await store.destroy(at("app@gone"));
+        await store.destroy(at("app@gone"), OUTRIGHT);
         await gc();
         await damage(bench, (await store.context.refs.read("app", "side")).ref.lineage);
         const before = await dataKeys(backend);
@@ -171,10 +171,10 @@ Deno.test("a fault at any call of a pass never costs a branch an object, and the
         await store.fork(MAIN, "side");
         await store.fork(MAIN, "gone", { materialize: true });
         await flush(store, at("app@side"), 1);
-        await store.destroy(at("app@gone"));
+        await store.destroy(at("app@gone"), OUTRIGHT);
         await bench.gc();
         await store.fork(MAIN, "late");
-        await store.destroy(at("app@late"));
+        await store.destroy(at("app@late"), OUTRIGHT);
         let calls = 0;
         using faulty = await open(
           new FaultyBackend(backend, ({ method, key }) => {
@@ -202,7 +202,7 @@ Deno.test("concurrent passes delete nothing that is reached", async () => {
     const { store, backend, gc } = bench;
     for (const name of ["a", "b", "c"]) await store.fork(MAIN, name, { materialize: true });
     await flush(store, at("app@a"), 1);
-    await store.destroy(at("app@b"));
+    await store.destroy(at("app@b"), OUTRIGHT);
     for (let round = 0; round < 3; round++) {
       await Promise.all([gc(), gc(), gc()].map((pass) => pass.catch((error) => assert(hasCode(error, "conflict")))));
     }

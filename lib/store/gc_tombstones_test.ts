@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { withStore } from "../../tests/support/garbage.ts";
 import { dataKeys, flush, keysUnder, neededKeys } from "../../tests/support/histories.ts";
-import { at } from "../../tests/support/stores.ts";
+import { at, OUTRIGHT } from "../../tests/support/stores.ts";
 import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { TaskdError } from "../errors.ts";
 import { baseKey, segmentKey } from "./keys.ts";
@@ -16,7 +16,7 @@ Deno.test("what a destroyed branch leaves is tombstoned, and deleted only after 
     await store.fork(MAIN, "side");
     await flush(store, at("app@side"), 1);
     const kept = new Set(await dataKeys(backend));
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     await store.fork(MAIN, "other");
     assertEquals((await gc(GRACE.grace_ms)).tombstoned, 2);
     clock.advance(GRACE.grace_ms - 1);
@@ -34,7 +34,7 @@ Deno.test("what a destroyed branch leaves is tombstoned, and deleted only after 
 Deno.test("a grace of 0 deletes at the next pass, not at the same one", async () => {
   await withStore(async ({ store, gc }) => {
     await store.fork(MAIN, "side", { materialize: true });
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     assertEquals((await gc()).deleted, 0);
     assertEquals((await gc()).deleted, 1);
   });
@@ -46,7 +46,7 @@ Deno.test("an object that is reached again loses its tombstone", async () => {
     await store.fork(MAIN, "side");
     await flush(store, at("app@side"), 1);
     const ref = await backend.get("refs/app/side.json");
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     assertEquals((await gc(1000)).backlog, 2);
     await backend.create("refs/app/side.json", ref.bytes);
     assertEquals((await gc(1000)).backlog, 0);
@@ -94,7 +94,7 @@ Deno.test("the names on the list are bounded, those of the doomed among them: wh
 Deno.test("a doomed object stays listed for a while after it is gone, then is forgotten", async () => {
   await withStore(async ({ store, backend, clock, gc }) => {
     await store.fork(MAIN, "side");
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     await gc();
     await gc();
     clock.advance(DOOMED_RETAIN_MS - 1);
@@ -109,7 +109,7 @@ Deno.test("a doomed object stays listed for a while after it is gone, then is fo
 Deno.test("a tombstone from a clock gone wrong does not wait for that time to come", async () => {
   await withStore(async ({ store, clock, gc }) => {
     await store.fork(MAIN, "side");
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     clock.jump(365 * 24 * 3600 * 1000);
     await gc(1000);
     clock.jump(-365 * 24 * 3600 * 1000);
@@ -123,7 +123,7 @@ Deno.test("an interrupted pass says so; what it had doomed is deleted by the nex
   await withStore(async (bench) => {
     const { store, backend, open, gc } = bench;
     for (const name of ["a", "b"]) await store.fork(MAIN, name, { materialize: true });
-    for (const name of ["a", "b"]) await store.destroy(at(`app@${name}`));
+    for (const name of ["a", "b"]) await store.destroy(at(`app@${name}`), OUTRIGHT);
     await gc();
     const stop = new AbortController();
     const stopping = new FaultyBackend(backend, ({ method }) => {
@@ -138,14 +138,21 @@ Deno.test("an interrupted pass says so; what it had doomed is deleted by the nex
   });
 });
 
-Deno.test("a fork of what is tombstoned is taken back with conflict, before and after the deletion", async () => {
-  await withStore(async ({ store, backend, gc }) => {
+Deno.test("a fork of what is doomed is taken back with conflict, before and after the deletion", async () => {
+  await withStore(async ({ store, backend, gc, open }) => {
     await store.fork(MAIN, "side");
     await flush(store, at("app@side"), 1);
     const ref = await backend.get("refs/app/side.json");
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     await gc();
-    for (const state of ["tombstoned", "deleted"]) {
+    const unable = new FaultyBackend(
+      backend,
+      ({ method, key }) =>
+        method === "delete" && key.startsWith("data/") ? { kind: "before", code: "unavailable" } : undefined,
+    );
+    using other = await open(unable);
+    assert((await other.collectGarbage({ grace_ms: 0 })).undeleted > 0);
+    for (const state of ["doomed", "deleted"]) {
       await backend.create("refs/app/side.json", ref.bytes);
       const error = await assertRejects(() => store.fork(at("app@side"), "child"), TaskdError);
       assertEquals(error.code, "conflict", state);
@@ -161,7 +168,7 @@ Deno.test("a fork whose process died before reading the tombstones is removed un
     await store.fork(MAIN, "side");
     await flush(store, at("app@side"), 1);
     const { ref } = await store.context.refs.read("app", "side");
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     await gc();
     await gc();
     const { base: _, ...rest } = ref;
@@ -190,7 +197,7 @@ Deno.test("a fork whose process died before reading the tombstones is removed un
 Deno.test("what is being deleted is listed as doomed, however long ago that was decided", async () => {
   await withStore(async ({ store, backend, clock, gc, open }) => {
     await store.fork(MAIN, "side", { materialize: true });
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     await gc();
     const deletes: Promise<boolean>[] = [];
     const doomed = async () => (await readTombstones(backend))?.tombstones.some(({ doomed }) => doomed) ?? false;
@@ -215,7 +222,7 @@ Deno.test("what is being deleted is listed as doomed, however long ago that was 
 Deno.test("an object that another pass deleted first counts neither as deleted nor as left", async () => {
   await withStore(async ({ store, backend, gc, open }) => {
     await store.fork(MAIN, "side", { materialize: true });
-    await store.destroy(at("app@side"));
+    await store.destroy(at("app@side"), OUTRIGHT);
     await gc();
     using other = await open(
       new FaultyBackend(

@@ -5,10 +5,16 @@
  */
 
 import type { Backend } from "../backend/backend.ts";
-import { Chains } from "./chain.ts";
+import { type Base, Chains } from "./chain.ts";
 import { readObjectIndex } from "./object_index.ts";
 import type { Head } from "./objects.ts";
 import { messageOf } from "../errors.ts";
+
+/** The object that ends a chain, by what the store itself says and not what this process remembers; with its digest. */
+export async function lastObject(backend: Backend, { lineage, txid }: Base) {
+  const last = (await new Chains(backend).resolve(lineage, txid)).objects.at(-1)!;
+  return { ...last, digest: (await readObjectIndex(backend, last)).digest };
+}
 
 /**
  * What is wrong with the head of `lineage`, which is to be `written`; undefined when nothing is. A head that cannot be
@@ -16,12 +22,8 @@ import { messageOf } from "../errors.ts";
  */
 export async function headTrouble(backend: Backend, lineage: string, written: Head): Promise<string | undefined> {
   try {
-    // Without what this process remembers: the store itself is asked.
-    const { objects } = await new Chains(backend).resolve(lineage, written.txid);
-    const last = objects.at(-1)!;
-    const { key, kind } = last;
+    const { key, kind, digest } = await lastObject(backend, { lineage, txid: written.txid });
     if (kind !== written.kind) return `a ${kind} of the same transaction sorts before the ${written.kind}: ${key}`;
-    const { digest } = await readObjectIndex(backend, last);
     return digest === written.digest ? undefined : `other content is there: ${key}`;
   } catch (error) {
     return `it could not be verified: ${messageOf(error)}`;

@@ -86,9 +86,7 @@ export class Holder {
     for (const entry of Deno.readDirSync(this.#directory)) {
       const path = join(this.#directory, entry.name);
       try {
-        if (!entry.isFile || !this.isDead(`dead:${entry.name}:00000000`)) {
-          continue;
-        }
+        if (!entry.isFile || !this.isDead(`dead:${entry.name}:00000000`)) continue;
         const { size, mtime } = Deno.statSync(path);
         // The first to find it dead writes into it, so that its age counts from its death.
         if (size === 0) Deno.writeTextFileSync(path, "dead\n");

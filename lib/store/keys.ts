@@ -70,9 +70,7 @@ export function parseObjectKey(key: string): ObjectKey | undefined {
   const snapshot = match[3] !== undefined;
   const last = parseTxid(match[snapshot ? 3 : 5]!);
   const first = snapshot ? 0 : parseTxid(match[6]!);
-  if (epoch === undefined || last === undefined || first === undefined) {
-    return undefined;
-  }
+  if (epoch === undefined || last === undefined || first === undefined) return undefined;
   if (!snapshot && first >= last) return undefined;
   return {
     key,

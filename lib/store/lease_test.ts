@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { withDirectory } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
@@ -66,7 +66,7 @@ Deno.test("acquiring raises the epoch; renewing, writing and releasing do not", 
   onBranch(async (scene) => {
     const process = scene.process();
     const lease = await Lease.acquire(process, ADDRESS);
-    assertEquals([lease.epoch, lease.previous_epoch], [2, 1]);
+    assertEquals(lease.epoch, 2);
     await lease.write();
     await lease.write(advance(5));
     assertEquals((await refOf(process)).epoch, 2);
@@ -114,17 +114,52 @@ Deno.test("a holder paused beyond its lease is fenced: neither write nor release
     await taken.write(advance(8));
   }));
 
-Deno.test("a holder fences itself before its lease is out, without asking the store", () =>
+Deno.test("a holder that is well inside its lease stores without a write, any other renews first", () =>
   onBranch(async (scene) => {
     const process = scene.process();
     const lease = await Lease.acquire(process, ADDRESS);
+    const calls: string[] = [];
+    scene.plan = ({ method }) => void calls.push(method);
     process.clock.advance(LEASE_TTL_MS - LEASE_MARGIN_MS);
-    lease.assertHeld();
+    await lease.ensureHeld();
+    assertEquals(calls, []);
     process.clock.advance(1);
-    scene.plan = ({ method }) => {
-      throw new Error(`${method} was called`);
-    };
-    await refuses("fenced", () => lease.write(advance(9)));
+    await lease.ensureHeld();
+    assertEquals([calls, lease.left_ms], [["replace"], LEASE_TTL_MS]);
+  }));
+
+Deno.test("a lease that has run out is taken again by its holder, while no one else has it", () =>
+  onBranch(async (scene) => {
+    const [paused, other] = [scene.process(), scene.process()];
+    const lease = await Lease.acquire(paused, ADDRESS);
+    const retaken: number[] = [];
+    lease.onRetaken = (late_seconds) => retaken.push(late_seconds);
+    paused.clock.advance(LEASE_TTL_MS + 3_600_000);
+    await lease.write(advance(9));
+    assertEquals([retaken, lease.left_ms, lease.epoch], [[3600], LEASE_TTL_MS, 2]);
+    assertEquals([(await refOf(paused)).txid, (await refOf(paused)).epoch], [9, 2]);
+    await refuses("lease_held", () => Lease.acquire(other, ADDRESS));
+    // A destroy that has begun meanwhile goes first.
+    paused.clock.advance(LEASE_TTL_MS + 1);
+    const claim = { kind: "destroy" as const, since: new Date(0).toISOString(), nonce: "n" };
+    await other.refs.update("db", "main", (ref) => ({ ...ref, claim }));
+    await refuses("branch_deleting", () => lease.write());
+    await other.refs.update("db", "main", ({ claim: _, ...ref }) => ref);
+    await lease.write();
+    assertEquals(retaken.length, 2);
+  }));
+
+Deno.test("a lost lease says to whom: the holder, its host and since when", () =>
+  onBranch(async (scene) => {
+    const [paused, other] = [scene.process(), scene.process()];
+    const lease = await Lease.acquire(paused, ADDRESS);
+    other.clock.advance(LEASE_TTL_MS + 1);
+    const taken = await Lease.acquire({ ...other, host: "elsewhere" }, ADDRESS);
+    const since = new Date(other.clock.now()).toISOString();
+    const { message } = await refuses("fenced", () => lease.write());
+    assertEquals(message, `The lease of db@main was lost to ${taken.holder} on elsewhere since ${since}`);
+    await taken.release();
+    assertStringIncludes((await refuses("fenced", () => lease.write())).message, "gave it back");
   }));
 
 Deno.test("a wall clock that jumps never lets two holders move the head", () =>
@@ -156,7 +191,7 @@ Deno.test("a lease that was acquired under a lost answer is held, not refused to
       return await read(db, branch);
     };
     const lease = await Lease.acquire(one, ADDRESS);
-    assertEquals([lease.epoch, lease.previous_epoch], [2, 1]);
+    assertEquals(lease.epoch, 2);
     await lease.write(advance(4));
   }));
 
@@ -218,7 +253,7 @@ Deno.test("work that outlasts a lease keeps it, also through passing faults", ()
           failing && method === "replace" ? { kind: "before", code: "unavailable" } : undefined;
         clock.advance(1_000);
         await settle();
-        lease.assertHeld();
+        assert(lease.left_ms > 0);
         await refuses("lease_held", () => Lease.acquire(other, ADDRESS));
       }
       scene.plan = () => undefined;
@@ -227,23 +262,33 @@ Deno.test("work that outlasts a lease keeps it, also through passing faults", ()
     assertEquals((await refOf(process)).lease, undefined);
   }));
 
-Deno.test("keepRenewed() reports faults and, once, the loss", () =>
+Deno.test("keepRenewed() reports faults, goes on after the lease ran out, and reports its loss once", () =>
   onBranch(async (scene) => {
-    const process = scene.process();
+    const [process, other] = [scene.process(), scene.process()];
     const lease = await Lease.acquire(process, ADDRESS);
     const seen: string[] = [];
     const renewal = keepRenewed(process, lease, {
       onLost: ({ code }) => seen.push(code),
       onFault: (error) => seen.push((error as TaskdError).code),
     });
+    const pass = async (seconds: number) => {
+      for (let second = 0; second < seconds; second++) {
+        process.clock.advance(1_000);
+        await settle();
+      }
+    };
     scene.plan = ({ method }) => method === "replace" ? { kind: "before", code: "unavailable" } : undefined;
-    for (let second = 0; second < 60; second++) {
-      process.clock.advance(1_000);
-      await settle();
-    }
-    assertEquals(seen.at(-1), "fenced");
+    await pass(300);
+    // Once a second while it lasts, then every ten.
+    assert(seen.length > 40 && seen.length < 60, `${seen.length}`);
+    assertEquals(new Set(seen), new Set(["unavailable"]));
+    scene.plan = () => undefined;
+    await pass(10);
+    assertEquals(lease.left_ms > LEASE_MARGIN_MS, true);
+    other.clock.advance(LEASE_TTL_MS + 600_000);
+    await Lease.acquire(other, ADDRESS);
+    await pass(60);
     assertEquals(seen.filter((code) => code === "fenced").length, 1);
-    assert(seen.length > 5);
     assertEquals(process.clock.sleepers, 0);
     await renewal.stop();
   }));
@@ -376,7 +421,7 @@ Deno.test("a renewal never goes over the head of a later holder", () =>
     assertEquals([ref.lease?.holder, ref.epoch], [taken.holder, taken.epoch]);
   }));
 
-Deno.test("leases of one clock are renewed at the same moments, none later than a third of its life", () =>
+Deno.test("leases of one clock are renewed at the same moments, none later than half of its life", () =>
   onBranch(async (scene) => {
     const process = scene.process();
     const { ref } = await process.refs.read("db", "main");

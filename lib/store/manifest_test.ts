@@ -50,7 +50,7 @@ Deno.test("a manifest that is not ours is refused, and one of a later layout up 
       ["{}", "not_a_store"],
       ["\xff", "not_a_store"],
       [JSON.stringify({ ...good, format: "other" }), "not_a_store"],
-      [JSON.stringify({ ...good, layout_version: 0 }), "not_a_store"],
+      [JSON.stringify({ ...good, layout_version: 0 }), "corrupt"],
       [JSON.stringify({ ...good, layout_version: 3 }), "unsupported_layout"],
     ] as const
   ) {

@@ -12,13 +12,13 @@ import type { Chain, ChainObject } from "./chain.ts";
 import { storeError } from "./errors.ts";
 import { imageIndexKey } from "./keys.ts";
 import { decodePages, type ObjectHeader, type ReadBefore, verifyImage } from "./object_file.ts";
-import { readObjectIndex } from "./object_index.ts";
+import { counted, readObjectIndex } from "./object_index.ts";
 import type { LongOptions } from "./results.ts";
 
-/** Bytes read at once when an image is checked. */
 const CHECK_BYTES = 1 << 20;
 
-const RESTORE_HINT = "Restore the object from a backup, or use an earlier checkpoint; `taskd verify` checks everything";
+const RESTORE_HINT =
+  "Run: taskd repair --all; with --from <copy of the store> if there is one. `taskd verify --all` checks everything";
 
 export interface Materialized {
   page_size: number;
@@ -48,18 +48,33 @@ export async function materialize(
   } catch (error) {
     // Never a file that was there before: it may be another's, at work under the same name.
     if (made) await Deno.remove(target).catch(() => {});
-    if (options.signal?.aborted) {
-      throw new TaskdError("interrupted", "The operation was interrupted", { cause: error });
-    }
-    if (isBackendError(error, "not_found")) {
-      throw new TaskdError("chain_gap", `Cannot use ${error.key}: it is missing`, { cause: error, hint: RESTORE_HINT });
-    }
-    throw fileError(storeError(error, "Cannot read the store"), `Cannot write ${target}`);
+    if (options.signal?.aborted) throw new TaskdError("interrupted", "The operation was interrupted", { cause: error });
+    throw fileError(readError(error), `Cannot write ${target}`);
   }
 }
 
-/** The state of a build after an object. */
-interface Built {
+/** An error of reading a chain's objects as the product's: one that is gone is a gap. */
+export function readError(error: unknown): unknown {
+  if (!isBackendError(error, "not_found")) return storeError(error, "Cannot read the store");
+  return new TaskdError("chain_gap", `Cannot use ${error.key}: it is missing`, { cause: error, hint: RESTORE_HINT });
+}
+
+/** Puts pages into the file `target`, which is made if need be, and ends it behind `page_count` pages; durably. */
+export function writePages(
+  target: string,
+  { page_size, page_count }: Omit<Materialized, "size_bytes">,
+  pages: Iterable<[first: number, bytes: Uint8Array]>,
+): void {
+  using file = Deno.openSync(target, { write: true, create: true, mode: 0o600 });
+  for (const [first, bytes] of pages) {
+    file.seekSync((first - 1) * page_size, Deno.SeekMode.Start);
+    writeAllSync(file, bytes);
+  }
+  file.truncateSync(page_size * page_count);
+  file.syncDataSync();
+}
+
+export interface Built {
   page_size: number;
   page_count: number;
   digest: string;
@@ -91,15 +106,29 @@ async function build(
   using file = await Deno.open(target, { read: true, write: true, createNew: !cloned, mode: 0o600 });
   options.onMade();
   if (cloned) await Deno.chmod(target, 0o600);
-  let built = snapshot!.codec === "raw"
-    ? await rawSnapshot(backend, snapshot!, file, cloned, onBytes)
-    : await applyPages(backend, snapshot!, file, undefined, onBytes);
+  let built = await applyObject(backend, snapshot!, file, undefined, { cloned, onBytes });
   for (const segment of segments) {
-    built = await applyPages(backend, segment, file, built, onBytes);
+    built = await applyObject(backend, segment, file, built, { onBytes });
   }
   await file.truncate(built.page_size * built.page_count);
   await file.syncData();
   return built;
+}
+
+/**
+ * Brings an image from `before`, undefined for a new file, to where `object` ends; checks every byte of the object, and
+ * that it follows.
+ */
+export function applyObject(
+  backend: Backend,
+  object: ChainObject,
+  file: Deno.FsFile,
+  before: Built | undefined,
+  { cloned = false, onBytes }: { cloned?: boolean; onBytes: (count: number) => void },
+): Promise<Built> {
+  return object.codec === "raw"
+    ? rawSnapshot(backend, object, file, cloned, onBytes)
+    : applyPages(backend, object, file, before, onBytes);
 }
 
 /** Copies a plain image, unless it is a clone already, and checks all of it against its index. */
@@ -166,28 +195,18 @@ async function applyPages(
       const { header, digest } = next.value;
       checkHeader(object, header, object.kind);
       if (before) {
-        if (header.prev !== before.digest) {
-          throw corrupt(object, "it does not follow the object before it");
-        }
-        if (header.page_size !== before.page_size) {
-          throw corrupt(object, "its page size is another");
-        }
+        if (header.prev !== before.digest) throw corrupt(object, "it does not follow the object before it");
+        if (header.page_size !== before.page_size) throw corrupt(object, "its page size is another");
         const missing = pagesIn(before.page_count, header) - grown;
-        if (missing > 0) {
-          throw corrupt(object, `${missing} pages of the grown database are missing`);
-        }
+        if (missing > 0) throw corrupt(object, `${missing} pages of the grown database are missing`);
       }
       return { page_size: header.page_size, page_count: header.page_count, digest };
     }
     const { pgno, bytes } = next.value;
     page_size ??= object.kind === "snapshot" && pgno === 1 ? pageSizeOf(bytes) : undefined;
-    if (page_size === undefined) {
-      throw corrupt(object, "it does not begin with page 1");
-    }
+    if (page_size === undefined) throw corrupt(object, "it does not begin with page 1");
     const end = pgno + bytes.length / page_size;
-    if (before) {
-      grown += Math.max(0, end - Math.max(pgno, before.page_count + 1));
-    }
+    if (before) grown += Math.max(0, end - Math.max(pgno, before.page_count + 1));
     file.seekSync((pgno - 1) * page_size, Deno.SeekMode.Start);
     writeAllSync(file, bytes);
   }
@@ -214,31 +233,24 @@ function pagesIn(previous_count: number, { page_size, page_count }: ObjectHeader
     (lock > previous_count && lock <= page_count ? 1 : 0);
 }
 
-/** The page size that page 1 states. */
 function pageSizeOf(page: Uint8Array): number {
   const stored = new DataView(page.buffer, page.byteOffset).getUint16(16);
   return stored === 1 ? 65536 : stored;
 }
 
-function checkHeader(object: ChainObject, header: ObjectHeader, kind: ObjectHeader["kind"]): void {
+/** Throws `corrupt` unless a header is that of the object that its key names. */
+export function checkHeader(object: ChainObject, header: ObjectHeader, kind: ObjectHeader["kind"]): void {
   if (header.kind !== kind || header.first_txid !== object.first || header.last_txid !== object.last) {
     throw corrupt(object, "its header contradicts its key");
   }
 }
 
-async function* counted(chunks: AsyncIterable<Uint8Array>, onBytes: (count: number) => void) {
-  for await (const chunk of chunks) {
-    onBytes(chunk.length);
-    yield chunk;
-  }
-}
-
-function corrupt(object: ChainObject, problem: string): TaskdError {
+export function corrupt(object: ChainObject, problem: string): TaskdError {
   return new TaskdError("corrupt", `Cannot use ${object.key}: ${problem}`, { hint: RESTORE_HINT });
 }
 
 /** Adds the object's key to an error of its reader. */
-function withKey(object: ChainObject, error: unknown): unknown {
+export function withKey(object: ChainObject, error: unknown): unknown {
   if (!(error instanceof TaskdError)) return error;
   if (error.code === "corrupt") return corrupt(object, error.message);
   return new TaskdError(error.code, `Cannot use ${object.key}: ${error.message}`, { cause: error });

@@ -29,11 +29,9 @@ const NAME = new RegExp(`^(?![-.])[a-z0-9_.-]{1,${MAX_NAME_CHARS}}$`);
  */
 export function parseName(text: string, what: "database" | "branch" | "checkpoint"): string {
   if (!NAME.test(text) || text.includes("..")) {
-    throw new TaskdError(
-      "invalid_name",
-      `Cannot use ${JSON.stringify(text.slice(0, 200))} as a ${what} name`,
-      { hint: hintOf(text, what) },
-    );
+    throw new TaskdError("invalid_name", `Cannot use ${JSON.stringify(text.slice(0, 200))} as a ${what} name`, {
+      hint: hintOf(text, what),
+    });
   }
   return text;
 }
@@ -77,19 +75,15 @@ export interface Address extends BranchName {
 export function parseAddress(text: string): Address {
   const parts = text.split("@");
   if (parts.length > 3) {
-    throw new TaskdError(
-      "invalid_name",
-      `Cannot read ${JSON.stringify(text.slice(0, 400))} as an address`,
-      { hint: "An address is <db>, <db>@<branch> or <db>@<branch>@<checkpoint>" },
-    );
+    throw new TaskdError("invalid_name", `Cannot read ${JSON.stringify(text.slice(0, 400))} as an address`, {
+      hint: "An address is <db>, <db>@<branch> or <db>@<branch>@<checkpoint>",
+    });
   }
   const address: Address = {
     db: parseName(parts[0]!, "database"),
     branch: parts[1] === undefined ? DEFAULT_BRANCH : parseName(parts[1], "branch"),
   };
-  if (parts[2] !== undefined) {
-    address.checkpoint = parseName(parts[2], "checkpoint");
-  }
+  if (parts[2] !== undefined) address.checkpoint = parseName(parts[2], "checkpoint");
   return address;
 }
 
@@ -119,9 +113,7 @@ export function requireBranch(address: Address, done: string): void {
  * @throws {RangeError} for what is no safe integer >= 0.
  */
 export function formatTxid(txid: Txid): string {
-  if (!Number.isSafeInteger(txid) || txid < 0) {
-    throw new RangeError(`Not a txid: ${txid}`);
-  }
+  if (!Number.isSafeInteger(txid) || txid < 0) throw new RangeError(`Not a txid: ${txid}`);
   return txid.toString(16).padStart(16, "0");
 }
 

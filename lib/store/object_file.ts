@@ -5,13 +5,7 @@
  */
 
 export { NO_PREV, type ObjectFileKind, type ObjectHeader } from "./_object_layout.ts";
-export {
-  assertGrowth,
-  encodeObject,
-  ObjectWriter,
-  type ObjectWriterOptions,
-  type PageBefore,
-} from "./_object_writer.ts";
+export { assertGrowth, ObjectWriter, type ObjectWriterOptions, type PageBefore } from "./_object_writer.ts";
 export {
   decodePages,
   type IndexedPage,
@@ -20,6 +14,6 @@ export {
   type RangeSource,
   type ReadBefore,
   readIndex,
-  readPage,
+  readThrough,
   verifyImage,
 } from "./_object_reader.ts";

@@ -15,6 +15,7 @@ import {
   chunksOf,
   decode,
   decodeByRange,
+  encodeObject,
   page,
   type Pages,
   pagesOf,
@@ -22,7 +23,7 @@ import {
   snapshot,
 } from "./_object_testing.ts";
 import { PageTable } from "./_page_table.ts";
-import { decodePages, encodeObject, type ObjectHeader } from "./object_file.ts";
+import { decodePages, type ObjectHeader } from "./object_file.ts";
 
 async function assertDamaged(
   bytes: Uint8Array,

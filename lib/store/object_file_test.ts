@@ -11,10 +11,12 @@ import {
   chunksOf,
   decode,
   decodeByRange,
+  encodeObject,
   page,
   type Pages,
   pagesOf,
   PREV,
+  readPage,
   segment,
   snapshot,
   sourceOf,
@@ -22,12 +24,10 @@ import {
 import {
   assertGrowth,
   decodePages,
-  encodeObject,
   type ObjectHeader,
   type ObjectIndex,
   ObjectWriter,
   readIndex,
-  readPage,
   verifyImage,
 } from "./object_file.ts";
 

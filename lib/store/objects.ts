@@ -11,7 +11,7 @@ import { stampFile } from "../sqlite/checkout_file.ts";
 import { throwIfInterrupted } from "../errors.ts";
 import { lockPage } from "../sqlite/header.ts";
 import type { Changes, DatabaseImage } from "../sqlite/wal_tail.ts";
-import type { Run } from "./_page_table.ts";
+import { type Run, runsOf } from "./_page_table.ts";
 import { storeError, translated } from "./errors.ts";
 import { imageIndexKey, segmentKey, snapshotKey } from "./keys.ts";
 import type { Txid } from "./names.ts";
@@ -41,7 +41,6 @@ export interface Head {
 export interface StoredObject {
   head: Head;
   pages: number;
-  /** CRC-32 of each of its pages. */
   checksumOf: ChecksumOf;
   stored_bytes: number;
 }
@@ -74,7 +73,7 @@ export async function writeSegment(
     const page = changes.before!.get(pgno);
     return page !== undefined && checksums.of(pgno) === crc32(page) ? page : undefined;
   });
-  return await store(backend, key, header, image, runsOf(changes.pages, image.page_size), "segment", { before });
+  return await store(backend, key, header, image, runsOf(changes.pages, mostPages(image)), "segment", { before });
 }
 
 /**
@@ -169,32 +168,18 @@ async function store(
   };
 }
 
-/** Ascending page numbers as runs of at most {@linkcode RUN_BYTES}. */
-function* runsOf(pages: number[], page_size: number): Generator<Run> {
-  const most = Math.max(1, Math.floor(RUN_BYTES / page_size));
-  let run: Run | undefined;
-  for (const pgno of pages) {
-    if (run && pgno === run.first + run.count && run.count < most) {
-      run.count++;
-    } else {
-      if (run) yield run;
-      run = { first: pgno, count: 1 };
-    }
-  }
-  if (run) yield run;
+function mostPages({ page_size }: DatabaseImage): number {
+  return Math.max(1, Math.floor(RUN_BYTES / page_size));
 }
 
-function* allRuns({ page_size, page_count }: DatabaseImage): Generator<Run> {
-  const most = Math.max(1, Math.floor(RUN_BYTES / page_size));
+function* allRuns(image: DatabaseImage): Generator<Run> {
+  const { page_size, page_count } = image;
   const lock = lockPage(page_size);
   for (let first = 1; first <= page_count;) {
-    if (first === lock) {
-      first++;
-      continue;
-    }
     const end = first < lock ? Math.min(page_count, lock - 1) : page_count;
-    const count = Math.min(most, end - first + 1);
+    const count = Math.min(mostPages(image), end - first + 1);
     yield { first, count };
     first += count;
+    if (first === lock) first++;
   }
 }

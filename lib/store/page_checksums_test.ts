@@ -34,6 +34,8 @@ Deno.test("the checksums of a chain are those of its pages, at every point of a 
       const checksums = (await load(store, await pointAt(store.context, at(address))))!;
       await store.export(at(address), `${directory}/${address}.db`);
       const bytes = await Deno.readFile(`${directory}/${address}.db`);
+      // An export has the journal mode that the database had, stored pages have WAL.
+      bytes.fill(2, 18, 20);
       const pages = [bytes.subarray(0, 512), bytes.subarray(512)].map((page) => crc32(page));
       assertEquals([0, 1, 2, 3].map((pgno) => checksums.of(pgno)), [undefined, ...pages, undefined]);
     }

@@ -3,11 +3,9 @@
  */
 
 import { TaskdError } from "../errors.ts";
+import { LOCK_TIMEOUT_MS } from "../retry_while_busy.ts";
 import { CheckoutFile } from "../sqlite/checkout_file.ts";
 import { type DatabaseImage, RebaseNeeded, WalTail } from "../sqlite/wal_tail.ts";
-
-/** How long an operation at rest waits for another process's lock. */
-const BUSY_TIMEOUT_MS = 2_000;
 
 /** A checkout being read: no process can commit to it until it is released. */
 export interface QuietCheckout extends Disposable {
@@ -24,7 +22,7 @@ export interface QuietCheckout extends Disposable {
  * @throws {TaskdError} `busy` when another process is writing to it, `capture_failed`, `not_a_database`, `unavailable`.
  */
 export function openQuietCheckout(path: string): QuietCheckout {
-  const file = CheckoutFile.open(path, { busy_timeout_ms: BUSY_TIMEOUT_MS });
+  const file = CheckoutFile.open(path, { busy_timeout_ms: LOCK_TIMEOUT_MS });
   try {
     const { tail } = WalTail.attach(file);
     const { complete, release } = tail.hold();

@@ -1,13 +1,14 @@
 /**
  * Reaping: branches whose time to live has passed are destroyed, and what an interrupted
  * destroy or reap left is finished. Whether a branch goes is decided inside the compare-and-swap that
- * claims it, so a branch that is touched, protected or opened until then stays.
+ * claims it, so a branch that is touched, protected or opened until then stays. Edits in a checkout that were never
+ * stored are kept as after a destroy: no person was asked about them.
  */
 
 import { hasCode } from "../errors.ts";
 import type { StoreContext } from "./context.ts";
 import { isLeased } from "./lease.ts";
-import type { BranchName, Txid } from "./names.ts";
+import { type BranchName, formatAddress, type Txid } from "./names.ts";
 import { destroy, isStaleClaim } from "./ops/lifecycle.ts";
 import type { Ref } from "./ref.ts";
 import { isExpired, ttlSeconds } from "./time_to_live.ts";
@@ -26,27 +27,65 @@ export interface HealedBranch extends ReapedBranch {
 }
 
 export interface ReapOptions {
+  /**
+   * Branches of a long life that may be reaped; all of them when absent. The clock may be wrong at one look.
+   */
+  confirmed?: ReadonlySet<string>;
   /** Receives each branch that could not be read or destroyed; the others proceed. */
   onError?: (address: BranchName, error: Error) => void;
 }
+
+/** Answer of {@linkcode reapAll}. */
+export interface ReapResult {
+  /** Branches that are gone now. */
+  reaped: ReapedBranch[];
+  /** Branches that could not be read or destroyed, and why. */
+  failed: { db: string; branch: string; error: string }[];
+  /** Branches of a long life whose time has passed, reaped or not. */
+  due: string[];
+}
+
+/** A branch that lives for so long is reaped once its time has been over at more than one look. */
+const LONG_TTL_MS = 24 * 3_600_000;
 
 /** The branch is not to be destroyed after all. */
 class Stays extends Error {}
 
 /** Codes of a branch that is in use, being removed or gone: nothing for a reaper to report. */
-const PASSED_OVER = ["lease_held", "protected", "branch_deleting", "branch_reaping", "not_found", "conflict"] as const;
+const PASSED_OVER = [
+  "lease_held",
+  "busy",
+  "protected",
+  "branch_deleting",
+  "branch_reaping",
+  "not_found",
+  "conflict",
+] as const;
 
-/** Heals claims, destroys the branches whose time has passed, and returns all that a reaper's claim ended. */
-export async function reapExpired(context: StoreContext, options: ReapOptions = {}): Promise<ReapedBranch[]> {
+/**
+ * Heals claims, destroys the branches whose time has passed, and returns all that a reaper's claim ended. `due` receives
+ * those of a long life.
+ */
+export async function reapExpired(
+  context: StoreContext,
+  options: ReapOptions = {},
+  due: string[] = [],
+): Promise<ReapedBranch[]> {
   const reaped: ReapedBranch[] = [];
   for (const { kind, ...branch } of await healClaims(context, options)) {
     if (kind === "reap") reaped.push(branch);
   }
   await forEachRef(context, options, async (address, seen) => {
     if (!isDue(context, seen)) return;
+    const name = formatAddress(address);
+    if (ttlSeconds(seen) * 1000 >= LONG_TTL_MS) {
+      due.push(name);
+      if (options.confirmed?.has(name) === false) return;
+    }
     let last = seen;
     const gone = await tryDestroy(context, address, {
       kind: "reap",
+      safety: false,
       refuse: (ref) => {
         if (!isDue(context, ref)) throw new Stays();
         last = ref;
@@ -65,8 +104,10 @@ export async function healClaims(context: StoreContext, options: ReapOptions = {
     if (!claim || !isStaleClaim(context, claim)) return;
     const gone = await tryDestroy(context, address, {
       kind: claim.kind,
-      // Its claimant was allowed to.
+      // Its claimant was allowed to, and has kept what was to be kept.
       force: true,
+      confirm: true,
+      safety: false,
       refuse: (ref) => {
         if (ref.claim?.nonce !== claim.nonce) throw new Stays();
       },
@@ -113,4 +154,18 @@ async function forEachRef(
       else log(`reap: ${address.db}@${address.branch}: ${(error as Error).message}`);
     }
   }
+}
+
+/** The same; what fails holds up no other branch and is in the answer. */
+export async function reapAll(
+  context: StoreContext,
+  { confirmed }: { confirmed?: readonly string[] } = {},
+): Promise<ReapResult> {
+  const due: string[] = [];
+  const failed: ReapResult["failed"] = [];
+  const onError = (address: BranchName, error: Error) => {
+    failed.push({ ...address, error: error.message });
+  };
+  const options = { onError, ...(confirmed ? { confirmed: new Set(confirmed) } : {}) };
+  return { reaped: await reapExpired(context, options, due), failed, due };
 }

@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { flush, makeTinyDatabase } from "../../tests/support/histories.ts";
-import { at, withDirectory } from "../../tests/support/stores.ts";
+import { at, OUTRIGHT, withDirectory } from "../../tests/support/stores.ts";
 import { type FaultPlan, FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { nextTurn } from "../clock.ts";
@@ -66,6 +67,19 @@ Deno.test("a branch is reaped when its time has passed, and not a moment before"
   });
 });
 
+Deno.test("a branch that lives for a day or longer stays until its end is confirmed", async () => {
+  await withStore(async ({ store, clock, there }) => {
+    await store.touch(SIDE, { ttl_ms: 24 * 3_600_000 });
+    clock.advance(24 * 3_600_000 - 1);
+    assertEquals((await store.reapExpired({ confirmed: ["app@side"] })).due, []);
+    clock.advance(1);
+    const { reaped, due } = await store.reapExpired({ confirmed: ["app@other"] });
+    assertEquals([reaped, due, await there()], [[], ["app@side"], true]);
+    assertEquals((await store.reapExpired({ confirmed: due })).reaped.length, 1);
+    assert(!await there());
+  });
+});
+
 Deno.test("a branch without a time to live, a protected one and a leased one stay", async () => {
   await withStore(async ({ store, clock, there }) => {
     clock.advance(3_600_000);
@@ -77,6 +91,121 @@ Deno.test("a branch without a time to live, a protected one and a leased one sta
     await lease.release();
     assert(await there());
     assertEquals((await reapExpired(store.context)).length, 1);
+  });
+});
+
+Deno.test("edits that were never stored outlive a branch that is reaped, and undo brings them back", async (t) => {
+  // Claimed: by a reaper that died before it removed anything, and before the application's last commit.
+  for (const claimed of [false, true]) {
+    await t.step(claimed ? "claimed" : "due", () =>
+      withStore(async ({ store, clock, there, change }) => {
+        const { path } = await store.checkout(SIDE);
+        clock.advance(60_000);
+        const since = new Date(clock.now()).toISOString();
+        if (claimed) await change((ref) => ({ ...ref, claim: { kind: "reap", since, nonce: "dead" } }));
+        {
+          using db = new DatabaseSync(path);
+          db.exec("CREATE TABLE late (a); INSERT INTO late VALUES (1)");
+        }
+        clock.advance(STALE_CLAIM_MS + 1);
+        assertEquals((await reapExpired(store.context)).length, 1);
+        assert(!await there());
+        assertEquals((await store.branches()).map(({ branch }) => branch), ["main", "side-pre-destroy"]);
+        await store.undo(SIDE);
+        using db = new DatabaseSync((await store.checkout(SIDE)).path);
+        assertEquals(db.prepare("SELECT a FROM late").all().map(({ a }) => a), [1]);
+      }));
+  }
+});
+
+Deno.test("a reaped branch whose checkout is its head, or is open, or is no database, loses nothing", async (t) => {
+  await t.step("its head", () =>
+    withStore(async ({ store, clock }) => {
+      const { path } = await store.checkout(SIDE);
+      Deno.utimeSync(path, 1, 1);
+      clock.advance(60_000);
+      assertEquals((await reapExpired(store.context)).length, 1);
+      assertEquals((await store.branches()).map(({ branch }) => branch), ["main"]);
+    }));
+  await t.step("open", () =>
+    withStore(async ({ store, clock, there }) => {
+      const { path } = await store.checkout(SIDE);
+      using db = new DatabaseSync(path);
+      db.exec("CREATE TABLE late (a)");
+      clock.advance(60_000);
+      assertEquals(await reapExpired(store.context), []);
+      assert(await there());
+      assertEquals((await store.branches()).map(({ branch }) => branch), ["main", "side"]);
+    }));
+  await t.step("no database", () =>
+    withStore(async ({ store, clock }) => {
+      const { path } = await store.checkout(SIDE);
+      Deno.writeTextFileSync(path, "what a person wrote over it");
+      clock.advance(60_000);
+      assertEquals((await reapExpired(store.context)).length, 1);
+      assertEquals((await store.condition()).set_aside, 1);
+    }));
+});
+
+Deno.test("a due branch whose stored content is damaged goes, and never with its edits", async (t) => {
+  const damages = ["a byte", "gone"] as const;
+  const checkouts = ["none", "clean", "edited"] as const;
+  for (const damage of damages) {
+    for (const checkout of checkouts) {
+      await t.step(`${damage}, checkout ${checkout}`, () =>
+        withStore(async ({ store, clock, there, through }) => {
+          await flush(store, SIDE, 1);
+          const { ref } = await store.context.refs.read("app", "side");
+          const key = (await store.context.chains.resolve(ref.lineage, ref.txid)).objects.at(-1)!.key;
+          const { path } = await store.checkout(SIDE);
+          if (checkout === "none") await Deno.remove(path);
+          if (checkout === "edited") {
+            using db = new DatabaseSync(path);
+            db.exec("CREATE TABLE late (a); INSERT INTO late VALUES (1)");
+          }
+          const { backend } = store.context;
+          const { bytes } = await backend.get(key);
+          if (damage === "gone") await backend.delete(key);
+          else await backend.put(key, bytes.with(50, bytes[50]! ^ 1));
+          clock.advance(60_000);
+          using reaper = await through(() => undefined);
+          const failed: string[] = [];
+          const onError = (_: unknown, error: Error) => failed.push(String((error as TaskdError).code));
+          await reapExpired(reaper.context, { onError });
+          // Without the keys of a chain nothing says that a checkout is no more than that.
+          const stays = damage === "gone" && checkout !== "none";
+          assertEquals([await there(), failed], [stays, stays ? ["chain_gap"] : []]);
+          const branches = (await store.branches()).map(({ branch }) => branch);
+          assertEquals(branches.includes("side-pre-destroy"), checkout === "edited" && !stays);
+          if (checkout !== "edited") return;
+          // Whatever became of the branch, its edits are there.
+          const at = stays ? path : (await store.checkout({ db: "app", branch: "side-pre-destroy" })).path;
+          using db = new DatabaseSync(at);
+          assertEquals(db.prepare("SELECT a FROM late").all().map(({ a }) => a), [1]);
+        }));
+    }
+  }
+});
+
+Deno.test("a branch that was reaped and is brought back lives for its time anew", async () => {
+  await withStore(async ({ store, clock, there }) => {
+    const { path } = await store.checkout(SIDE);
+    {
+      using db = new DatabaseSync(path);
+      db.exec("CREATE TABLE late (a)");
+    }
+    clock.advance(60_000);
+    assertEquals((await reapExpired(store.context)).length, 1);
+    clock.advance(24 * 3_600_000);
+    await store.undo(SIDE);
+    assertEquals((await store.status(SIDE)).ttl_ms, 60_000);
+    clock.advance(59_999);
+    assertEquals(await reapExpired(store.context), []);
+    assert(await there());
+    clock.advance(1);
+    assertEquals((await reapExpired(store.context)).length, 1);
+    // What was kept of it the first time is kept for its 7 days all the same.
+    assertEquals((await store.branches()).map(({ branch }) => branch), ["main", "side-pre-destroy"]);
   });
 });
 
@@ -109,7 +238,7 @@ Deno.test("an interrupted destroy or reap is finished once its claim is stale, a
         // The process dies with its claim written and nothing removed.
         using dying = await through(diesAtDelete());
         if (kind === "reap") assertEquals(await reapExpired(dying.context), []);
-        else await assertRejects(() => dying.destroy(SIDE, { force: true }), TaskdError);
+        else await assertRejects(() => dying.destroy(SIDE, { ...OUTRIGHT, force: true }), TaskdError);
         assertEquals(await reapExpired(store.context), []);
         assert(await there(), "the claim may be a live one's");
         clock.advance(STALE_CLAIM_MS + 1);
@@ -162,7 +291,7 @@ Deno.test("a lost answer to the claim does not stop the reaper", async () => {
 Deno.test("a destroy finished for another process is not reported as reaped", async () => {
   await withStore(async ({ store, clock, there, through }) => {
     using dying = await through(diesAtDelete());
-    await assertRejects(() => dying.destroy(SIDE), TaskdError);
+    await assertRejects(() => dying.destroy(SIDE, OUTRIGHT), TaskdError);
     clock.advance(STALE_CLAIM_MS + 1);
     await store.touch(MAIN);
     assertEquals(await reapExpired(store.context), []);

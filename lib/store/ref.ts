@@ -4,14 +4,21 @@
  * answer was lost, whether our own write succeeded.
  */
 
+import { crc32 } from "node:zlib";
 import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError, type ReplaceOptions } from "../backend/backend.ts";
 import { type RandomBytes, randomHex } from "../clock.ts";
-import { TaskdError } from "../errors.ts";
-import { parseStoredJson } from "./_json.ts";
-import { storeError, translated } from "./errors.ts";
+import { hasCode, TaskdError, throwIfInterrupted } from "../errors.ts";
+import { inParallel } from "../in_parallel.ts";
+import { ifThere, storeError, translated, unreadable } from "./errors.ts";
 import { parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
+import { count, hex, instant } from "./records.ts";
+import { damagedRecord, encodeRecord, type ParsedRecord, parseRecord, readRecord } from "./records.ts";
+import type { BranchName } from "./names.ts";
 import type { Lifetime } from "./results.ts";
+import type { FileStamp } from "../sqlite/checkout_file.ts";
+import type { WalMark } from "../sqlite/wal_tail.ts";
+import { FileStampSchema, WalMarkSchema } from "./workspace.ts";
 
 export const REF_SCHEMA = 1;
 
@@ -29,6 +36,58 @@ export interface RefCheckpoint {
   note?: string;
 }
 
+/** Where undo finds what an operation took away from a branch. */
+export interface UndoEntry {
+  /** The branch that keeps it. */
+  branch: string;
+  /** {@linkcode Kept.id} of that branch: its name may be another's by then. */
+  id: string;
+}
+
+/** On a branch that keeps what an operation took away: which operation, of which branch. */
+export interface Kept {
+  id: string;
+  /** `destroy`, `rollback`, `promote`, `undo`, or a later program's. */
+  op: string;
+  branch: string;
+  /** ISO 8601 UTC. */
+  at: string;
+  /** What was put there; undo refuses a keeper that holds something else since. */
+  txid?: number;
+  digest?: string;
+  /** Of a destroy: higher than that of each earlier one of that name, whatever the clock says. */
+  order?: number;
+  /** A later branch of that name was given up for good: undo brings this one back no more. */
+  ended?: boolean;
+  /** What the branch had beside its content. */
+  ttl_ms?: number;
+  protected?: boolean;
+  /** Its entry of the operation before. */
+  before?: UndoEntry;
+}
+
+/** A point, and the digest of the object that ends there, which proves its content. */
+export interface ContentPoint {
+  lineage: string;
+  txid: number;
+  digest: string;
+}
+
+/** What a branch took from another, or took back. */
+export interface MergeRecord {
+  id: string;
+  /** ISO 8601 UTC. */
+  at: string;
+  /** The address that was merged. */
+  from: string;
+  base: ContentPoint;
+  source: ContentPoint;
+  /** Where the branch stood with it. */
+  onto: { lineage: string; txid: number };
+  /** The merge that it took back. */
+  reverts?: string;
+}
+
 export interface Ref extends Lifetime {
   schema: typeof REF_SCHEMA;
   /** Identity of its chain: 128 random bits in hex. */
@@ -41,7 +100,7 @@ export interface Ref extends Lifetime {
   /** A list, not an object: `constructor` is a good name for a checkpoint. */
   checkpoints: RefCheckpoint[];
   /** Who holds the branch, and until when. */
-  lease?: { holder: string; expires_at: string };
+  lease?: { holder: string; expires_at: string; host?: string; since?: string };
   /** Whether destroying it needs force. */
   protected?: boolean;
   /** A process is about to remove it. */
@@ -51,17 +110,40 @@ export interface Ref extends Lifetime {
    * keeps both. Void once the lease has ended.
    */
   pending?: { holder: string; lineage: string; base: { lineage: string; txid: number } };
-  /** Mirror of the lineage's base pointer, for reports; base.json is what counts. */
-  base?: { lineage: string; txid: number };
+  /**
+   * Void of another head than `digest`: the holder whose session stored the head, where it ends in the log that was read,
+   * and the main file as it was then, `whole` when it had all of the head.
+   */
+  captured?: { digest: string; holder: string; log?: WalMark; main?: FileStamp; whole?: boolean };
+  /**
+   * Mirror of the lineage's base pointer, for reports; base.json is what counts. With a digest it is where the branch was
+   * forked, as `origin` is.
+   */
+  base?: { lineage: string; txid: number; digest?: string };
+  /** The journal mode that the imported database had, when that was not WAL: exports have it. */
+  journal?: "rollback";
+  /** The last operation that can be taken back. */
+  undo?: UndoEntry;
+  kept?: Kept;
+  /** Where it was forked, for merges, where `base` does not say it; garbage collection keeps that. */
+  origin?: ContentPoint;
+  /** Where it was in earlier lineages, newest first, as far as no base pointer says it. */
+  past?: { lineage: string; txid: number }[];
+  /** The last merges into it, oldest first; garbage collection keeps their points. */
+  merges?: MergeRecord[];
+  /** {@linkcode markOf} its branch: a ref that lies under another's name is not taken for that. Version 0.1.0 wrote none. */
+  of?: string;
   /** Random, new in every write. */
   nonce: string;
 }
 
-const hex = (digits: number) => v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${digits}}$`)));
-const count = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
+/** CRC-32 of a branch's name, in hex. */
+export function markOf({ db, branch }: BranchName): string {
+  return crc32(`${db}@${branch}`).toString(16).padStart(8, "0");
+}
+
 const lineage = hex(32);
 const digest = hex(16);
-const instant = v.pipe(v.string(), v.isoTimestamp());
 
 const CheckpointSchema = v.object({
   name: v.string(),
@@ -73,6 +155,34 @@ const CheckpointSchema = v.object({
   note: v.exactOptional(v.string()),
 });
 
+const ContentPointSchema = v.object({ lineage, txid: count, digest });
+
+const MergeSchema = v.object({
+  id: v.string(),
+  at: instant,
+  from: v.string(),
+  base: ContentPointSchema,
+  source: ContentPointSchema,
+  onto: v.object({ lineage, txid: count }),
+  reverts: v.exactOptional(v.string()),
+});
+
+const UndoSchema = v.object({ branch: v.string(), id: v.string() });
+
+const KeptSchema = v.object({
+  id: v.string(),
+  op: v.string(),
+  branch: v.string(),
+  at: instant,
+  txid: v.exactOptional(count),
+  digest: v.exactOptional(digest),
+  order: v.exactOptional(count),
+  ended: v.exactOptional(v.boolean()),
+  ttl_ms: v.exactOptional(count),
+  protected: v.exactOptional(v.boolean()),
+  before: v.exactOptional(UndoSchema),
+});
+
 const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
   schema: v.literal(REF_SCHEMA),
   lineage,
@@ -80,20 +190,59 @@ const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
   txid: count,
   digest,
   checkpoints: v.exactOptional(v.array(CheckpointSchema), []),
-  lease: v.exactOptional(v.object({ holder: v.string(), expires_at: instant })),
+  lease: v.exactOptional(
+    v.object({
+      holder: v.string(),
+      expires_at: instant,
+      host: v.exactOptional(v.string()),
+      since: v.exactOptional(instant),
+    }),
+  ),
   ttl_ms: v.exactOptional(count),
   touched_at: instant,
   protected: v.exactOptional(v.boolean()),
   claim: v.exactOptional(v.object({ kind: v.picklist(["destroy", "reap"]), since: instant, nonce: v.string() })),
   pending: v.exactOptional(v.object({ holder: v.string(), lineage, base: v.object({ lineage, txid: count }) })),
-  base: v.exactOptional(v.object({ lineage, txid: count })),
+  captured: v.exactOptional(
+    v.object({
+      digest,
+      holder: v.string(),
+      log: v.exactOptional(WalMarkSchema),
+      main: v.exactOptional(FileStampSchema),
+      whole: v.exactOptional(v.boolean()),
+    }),
+  ),
+  base: v.exactOptional(v.object({ lineage, txid: count, digest: v.exactOptional(digest) })),
+  journal: v.exactOptional(v.literal("rollback")),
+  undo: v.exactOptional(UndoSchema),
+  kept: v.exactOptional(KeptSchema),
+  origin: v.exactOptional(ContentPointSchema),
+  past: v.exactOptional(v.array(v.object({ lineage, txid: count }))),
+  merges: v.exactOptional(v.array(MergeSchema)),
+  of: v.exactOptional(hex(8)),
   nonce: v.string(),
 });
+
+const REF_READER = { versions: { [REF_SCHEMA]: RefSchema } };
 
 export interface VersionedRef {
   ref: Ref;
   etag: string;
 }
+
+export interface NamedRef {
+  db: string;
+  branch: string;
+  ref: Ref;
+}
+
+export interface ReadRefsOptions {
+  signal?: AbortSignal | undefined;
+  /** Takes a key below `refs/` that has no ref, or none that can be read; without it such a key ends the pass. */
+  onDamaged?: (key: string, error: TaskdError) => void;
+}
+
+const PARALLEL_READS = 16;
 
 export interface RefUpdateOptions extends ReplaceOptions {
   /**
@@ -106,34 +255,30 @@ export interface RefUpdateOptions extends ReplaceOptions {
 /** A ref's bytes; what is empty is left out, a fork's ref has to be small. */
 export function encodeRef(ref: Ref): Uint8Array {
   const { checkpoints, ...rest } = ref;
-  return new TextEncoder().encode(JSON.stringify(checkpoints.length === 0 ? rest : { ...rest, checkpoints }));
+  return encodeRecord(checkpoints.length === 0 ? rest : { ...rest, checkpoints });
 }
 
 /** Reads a ref's bytes; throws `corrupt` or `unsupported_format`. */
 export function decodeRef(bytes: Uint8Array, address: string): Ref {
-  let json: unknown;
-  try {
-    json = parseStoredJson(bytes);
-  } catch (cause) {
-    throw new TaskdError("corrupt", `Cannot read the ref of ${address}: it is not JSON`, { cause });
-  }
-  const schema = typeof json === "object" && json !== null ? (json as { schema?: unknown }).schema : undefined;
-  if (typeof schema === "number" && schema > REF_SCHEMA) {
-    throw new TaskdError(
-      "unsupported_format",
-      `Cannot read the ref of ${address}: its schema is ${schema}`,
-      { hint: "Use the newer program that wrote it" },
-    );
-  }
-  const result = v.safeParse(RefSchema, json);
-  if (!result.success) {
-    const issue = result.issues[0];
-    throw new TaskdError(
-      "corrupt",
-      `Cannot read the ref of ${address}: ${v.getDotPath(issue) ?? "it"}: ${issue.message}`,
-    );
-  }
-  return result.output;
+  return parseRef(bytes, address).value;
+}
+
+function parseRef(bytes: Uint8Array, address: string): ParsedRecord<Ref> {
+  return parseRecord(bytes, `the ref of ${address}`, REF_READER);
+}
+
+/** Reads the ref of a branch; undefined when there is none. Throws as {@linkcode decodeRef}, and a backend's errors. */
+export async function readRef(backend: Backend, db: string, branch: string): Promise<VersionedRef | undefined> {
+  const name = `the ref of ${db}@${branch}`;
+  const read = () =>
+    readRecord(backend, refKey(db, branch), (bytes) => {
+      const parsed = parseRef(bytes, `${db}@${branch}`);
+      const { of } = parsed.value;
+      if (of === undefined || of === markOf({ db, branch })) return parsed;
+      throw damagedRecord(name, "it is another branch's");
+    });
+  const found = await ifThere(`Cannot read ${name}`, read);
+  return found && { ref: found.value, etag: found.etag };
 }
 
 export class Refs {
@@ -179,14 +324,8 @@ export class Refs {
     return near === undefined ? "" : `Did you mean the database ${near}? `;
   }
 
-  async find(db: string, branch: string): Promise<VersionedRef | undefined> {
-    try {
-      const { bytes, etag } = await this.#backend.get(refKey(db, branch));
-      return { ref: decodeRef(bytes, `${db}@${branch}`), etag };
-    } catch (error) {
-      if (isBackendError(error, "not_found")) return undefined;
-      throw storeError(error, `Cannot read the ref of ${db}@${branch}`);
-    }
+  find(db: string, branch: string): Promise<VersionedRef | undefined> {
+    return readRef(this.#backend, db, branch);
   }
 
   /**
@@ -194,10 +333,11 @@ export class Refs {
    * other error it may exist, and what it refers to has to stay.
    */
   async create(db: string, branch: string, ref: Omit<Ref, "nonce" | "schema">): Promise<VersionedRef> {
-    const whole: Ref = { schema: REF_SCHEMA, ...ref, nonce: this.nonce() };
     const attempted = `Cannot create the branch ${db}@${branch}`;
     let unsure = false;
     for (let attempt = 0; attempt < 4; attempt++) {
+      // A server may carry out an attempt that was given up long after: that must not pass for this one.
+      const whole: Ref = { schema: REF_SCHEMA, ...ref, of: markOf({ db, branch }), nonce: this.nonce() };
       try {
         return { ref: whole, etag: await this.#backend.create(refKey(db, branch), encodeRef(whole)) };
       } catch (error) {
@@ -207,12 +347,14 @@ export class Refs {
         }
       }
       // Our write was never visible: this ref is certainly another's.
-      if (!unsure) throw new TaskdError("already_exists", `${attempted}: it exists already`);
+      if (!unsure) {
+        throw new TaskdError("already_exists", `${attempted}: it exists already`, { hint: "Choose another name" });
+      }
       const found = await this.find(db, branch).catch((error) => {
         throw doubt(error);
       });
       // By lineage: another process may have changed our ref, and with it its nonce, since.
-      if (found?.ref.lineage === whole.lineage) return found;
+      if (found?.ref.lineage === ref.lineage) return found;
       if (found) throw doubt(undefined);
     }
     throw doubt(undefined);
@@ -242,7 +384,7 @@ export class Refs {
     for (let attempt = 0; attempt < 32; attempt++) {
       const changed = change(current.ref);
       if (changed === undefined) return current;
-      const next: Ref = { ...changed, nonce: this.nonce() };
+      const next: Ref = { ...changed, of: markOf({ db, branch }), nonce: this.nonce() };
       try {
         return { ref: next, etag: await this.#backend.replace(refKey(db, branch), encodeRef(next), current.etag, how) };
       } catch (error) {
@@ -264,11 +406,34 @@ export class Refs {
     } catch (error) {
       if (isBackendError(error, "not_found")) return true;
       if (isBackendError(error, "precondition_failed")) return false;
-      if (isBackendError(error, "ambiguous")) {
-        return (await this.find(db, branch)) === undefined;
-      }
+      if (isBackendError(error, "ambiguous")) return (await this.find(db, branch)) === undefined;
       throw storeError(error, `Cannot delete the ref of ${db}@${branch}`);
     }
+  }
+
+  /** Reads all refs, in the order of their keys. A key that no ref has may be a newer program's. */
+  async all({ signal, onDamaged }: ReadRefsOptions = {}): Promise<(NamedRef & VersionedRef)[]> {
+    const listed = Array.fromAsync(this.#backend.list(REFS_PREFIX));
+    const keys = (await translated("Cannot list the branches", () => listed)).map(({ key }) => key).sort();
+    const found = new Map<string, NamedRef & VersionedRef | TaskdError>();
+    await inParallel(keys, PARALLEL_READS, async (key) => {
+      throwIfInterrupted(signal);
+      try {
+        const name = parseRefKey(key);
+        if (!name) throw new TaskdError("corrupt", `Cannot identify ${key}`, { hint: "Move it out of the store" });
+        const read = await this.find(name.db, name.branch);
+        if (read) found.set(key, { ...name, ...read });
+      } catch (raw) {
+        const error = unreadable(raw);
+        if (!onDamaged || !hasCode(error, "corrupt", "unsupported_format")) throw error;
+        found.set(key, error);
+      }
+    });
+    return keys.flatMap((key) => {
+      const each = found.get(key);
+      if (each instanceof TaskdError) onDamaged!(key, each);
+      return each === undefined || each instanceof TaskdError ? [] : each;
+    });
   }
 
   /** Names of all branches, of one database or of all, sorted. */

@@ -300,3 +300,19 @@ Deno.test("a missing branch is reported with the name that was probably meant", 
   );
   assertEquals(await hint("shop", "tri", refsOn(faulty)), listing);
 });
+
+Deno.test("each attempt at a first ref has bytes of its own", async () => {
+  const inner = new MemoryBackend();
+  const sent: string[] = [];
+  const backend = new FaultyBackend(inner, ({ method, count }) => {
+    if (method !== "create") return undefined;
+    return count < 3 ? { kind: "before", code: "ambiguous" } : undefined;
+  });
+  const create = backend.create.bind(backend);
+  backend.create = (key, body) => {
+    sent.push(new TextDecoder().decode(body as Uint8Array));
+    return create(key, body);
+  };
+  await refsOn(backend).create("db", "main", newRef());
+  assertEquals([sent.length > 1, new Set(sent).size], [true, sent.length]);
+});

@@ -3,8 +3,10 @@
  * in the library, on the socket and under `--json`. Field names end in their unit.
  */
 
-import type { TableDiff } from "../sqlite/diff_result.ts";
+import type { DatabaseDiff } from "../sqlite/diff_result.ts";
 import type { BranchName, Txid } from "./names.ts";
+
+export type { DiffOptions, DiffRowsOptions } from "../sqlite/diff_result.ts";
 
 /** A branch's storage mode. */
 export type StorageMode = "shared" | "materialized";
@@ -31,6 +33,12 @@ export interface LongOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** What an operation accepts that replaces or removes a branch's file. */
+export interface WaitOptions {
+  /** Milliseconds that it waits for an application to close the file, at most ten minutes; default none. */
+  wait_ms?: number;
+}
+
 /** When a branch expires. */
 export interface Lifetime {
   /** ISO 8601 UTC. */
@@ -53,14 +61,45 @@ export interface TouchOptions {
   ttl_ms?: number | null;
 }
 
-/** What rollback and promote accept. */
-export interface RepointOptions extends LongOptions {
-  /** Copy in full instead of sharing. */
-  materialize?: boolean;
-  /** Keep the old head as a branch; default true. */
+/** How an operation that takes content away keeps it. */
+export interface SafetyOptions {
+  /** Keep what was there before, with the checkout's edits, as a branch; default true. */
   safety?: boolean;
   /** Time to live of that branch in milliseconds; default seven days. */
   safety_ttl_ms?: number;
+}
+
+/** What rollback and promote accept. */
+export interface RepointOptions extends SafetyOptions, WaitOptions, LongOptions {
+  /** Copy in full instead of sharing. */
+  materialize?: boolean;
+  /**
+   * Have the checkout follow: `busy` when an application has it open, and edits are left to the safety branch. By default
+   * the branch moves and the file stays.
+   */
+  refuse_in_use?: boolean;
+}
+
+/** What promote accepts. */
+export interface PromoteOptions extends RepointOptions {
+  /** Where the source has to stand, as `<lineage>/<txid>`; `conflict` when it stands elsewhere. */
+  expected?: string;
+  /** Where the branch that changes has to stand, likewise. */
+  expected_onto?: string;
+}
+
+/** What destroy accepts. */
+export interface DestroyOptions extends SafetyOptions, WaitOptions {
+  /** Also when it is protected. */
+  force?: boolean;
+  /** Also `main`, a protected branch, and one whose checkout has edits that are not in the store. */
+  confirm?: boolean;
+}
+
+/** Answer of destroy. */
+export interface DestroyResult extends BranchName {
+  /** The branch that keeps what it held, unless that was declined or it was such a branch itself. */
+  safety_branch?: string;
 }
 
 /** Answer of create. */
@@ -71,6 +110,34 @@ export interface CreateResult extends BranchName {
   size_bytes: number;
   /** Bytes that it takes in the store. */
   stored_bytes: number;
+}
+
+/** What undo accepts. */
+export interface UndoOptions extends RepointOptions {
+  /** The branch that keeps what is to come back, as the list names it; `conflict` when another is newer. */
+  expected?: string;
+}
+
+/** An operation that undo can take back. */
+export interface UndoableEntry {
+  /** `destroy`, `rollback`, `promote`, `repair` or `merge`. */
+  op: string;
+  /** When it was done; ISO 8601 UTC. */
+  at: string;
+  /** The branch that keeps what was there before; absent of a merge, which is taken out of what is there. */
+  safety_branch?: string;
+  /** Head of that branch; of a merge where the branch stood with it. */
+  txid: Txid;
+  /** The merge. */
+  merge?: string;
+  /** When that branch expires; ISO 8601 UTC; absent: never. */
+  expires_at?: string;
+}
+
+/** What checkout accepts. */
+export interface CheckoutOptions extends WaitOptions, LongOptions {
+  /** Drop edits that are not in the store. */
+  force?: boolean;
 }
 
 /** Answer of checkout. */
@@ -85,6 +152,22 @@ export interface CheckoutResult extends BranchName {
   read_only: boolean;
   /** `kept`: was there and clean; `cached`: cloned from the cache; `materialized`: built from the store. */
   source: "kept" | "cached" | "materialized";
+}
+
+/** A merge into a branch. */
+export interface MergeInfo {
+  /** Names it for a revert. */
+  merge: string;
+  /** ISO 8601 UTC. */
+  at: string;
+  /** The address that was merged, or whose merge was taken back. */
+  from: string;
+  /** The transaction at which the branch stood with it. */
+  txid: Txid;
+  /** Whether it is not taken back. */
+  in_force: boolean;
+  /** The merge that it took back. */
+  reverts?: string;
 }
 
 /** Answer of checkpoint. */
@@ -104,7 +187,7 @@ export interface CheckpointResult extends BranchName {
 }
 
 /** Answer of fork. */
-export interface ForkResult extends BranchName {
+export interface ForkResult extends BranchName, LeftOut {
   /** Transaction the fork begins at. */
   txid: Txid;
   /** How the branch keeps its storage from now on. */
@@ -123,6 +206,16 @@ export interface RepointResult extends BranchName {
   safety_branch?: string;
   /** False when a writable checkout still has the old content: it is `detached` until the next checkout. */
   checkout_refreshed: boolean;
+  /** Why it has. */
+  checkout_problem?: string;
+}
+
+/** Answer of undo; `safety_branch` keeps what the operation had put there. */
+export interface UndoResult extends RepointResult {
+  /** The operation that was taken back. */
+  undone: string;
+  /** When it had been done; ISO 8601 UTC. */
+  undone_at: string;
 }
 
 /** Answer of compact. */
@@ -199,18 +292,20 @@ export interface DatabaseInfo {
   branches: number;
 }
 
+/** What an operation says that reads branches' stored content. */
+export interface LeftOut {
+  /** Branches whose checkout holds edits that are not in the store, and so not in what was read. */
+  left_out?: string[];
+}
+
 /** Answer of diff. */
-export interface DiffResult {
+export interface DiffResult extends DatabaseDiff, LeftOut {
   /** Address of the first. */
   a: string;
   /** Address of the second. */
   b: string;
-  /** Whether both hold the same content. */
+  /** Whether both hold the same bytes. */
   identical: boolean;
-  /** Pages that differ. */
-  pages_changed: number;
-  /** The tables that differ. */
-  tables: TableDiff[];
 }
 
 /** Answer of verify. */
@@ -219,12 +314,135 @@ export interface VerifyResult extends BranchName {
   txid: Txid;
   /** Whether nothing was found. */
   ok: boolean;
-  /** Objects whose checksums were read through. */
+  /** Objects of its chain. */
   objects: number;
   /** Pages of the materialized database. */
   pages: number;
   /** What integrity_check and the checksums found; empty when ok. */
   problems: string[];
+  /** The same, each with what to do. */
+  findings: Finding[];
+}
+
+/** What a {@linkcode Finding} is about. */
+export const FINDING_KINDS = [
+  "object",
+  "gap",
+  "point",
+  "content",
+  "manifest",
+  "ref",
+  "tombstones",
+  "cache",
+  "shadow",
+  "sidecar",
+] as const;
+
+/** Something that is damaged. */
+export interface Finding {
+  /** What it is. */
+  what: typeof FINDING_KINDS[number];
+  /** Its key in the store, its path, or the address of a head or checkpoint. */
+  where: string;
+  /** What is wrong. */
+  why: string;
+  /** What to do about it. */
+  hint: string;
+  /** Branches and checkpoints that cannot be read because of it; the first twenty. */
+  needed_by: string[];
+}
+
+/** Answer of a verification of the whole store. */
+export interface AuditResult {
+  /** Whether nothing was found. */
+  ok: boolean;
+  /** Objects that were read, each once. */
+  objects: number;
+  /** Their bytes. */
+  bytes: number;
+  /** Every branch. */
+  branches: VerifyResult[];
+  /** Everything that was found. */
+  findings: Finding[];
+  /** Damaged things that repairs have put below `damaged/`. */
+  set_aside: number;
+}
+
+/** Answer of scrub: what one slice read. */
+export interface ScrubResult {
+  /** Objects and cached copies that were read. */
+  objects: number;
+  /** Their bytes. */
+  bytes: number;
+  /** What was found damaged for the first time. */
+  found: { where: string; why: string }[];
+  /** Damaged objects that are known. */
+  damaged: number;
+  /** Whether this slice ended a pass over everything. */
+  finished: boolean;
+}
+
+/** What is known of a store's condition without reading it. */
+export interface ConditionInfo {
+  /** Damaged objects that scrubbing has met. */
+  damaged: number;
+  /** Damaged things that repairs have put below `damaged/`. */
+  set_aside: number;
+  /** When everything had been read against its checksums last; ISO 8601 UTC. */
+  scrubbed_at?: string;
+}
+
+/** What repair brought back, or found the means for in a dry run. */
+export interface Restored {
+  /** What it is. */
+  what: typeof FINDING_KINDS[number] | "base";
+  /** Its key in the store, or its path. */
+  where: string;
+  /** What proved itself. */
+  from: string;
+  /** What it lacks, as far as nothing proved that. */
+  lost?: string;
+}
+
+/** A branch that lost something that nothing could prove. */
+export interface RepairedBranch extends BranchName {
+  /** Its head now. */
+  txid: Txid;
+  /** The branch that keeps what it was, damage and all; absent where objects are missing. */
+  safety_branch?: string;
+  /** The transactions that are lost to it, and between which times they were made. */
+  lost?: { first_txid: Txid; last_txid: Txid; since?: string; until: string };
+  /** Checkpoints that are lost to it. */
+  lost_checkpoints: string[];
+}
+
+/** Answer of repair. */
+export interface RepairResult {
+  /** Nothing was changed. */
+  dry_run: boolean;
+  /** What is whole again. */
+  restored: Restored[];
+  /** Branches that lost something. */
+  moved: RepairedBranch[];
+  /** What is as damaged as before. */
+  left: Finding[];
+  /** Where everything is that was replaced, below the store. */
+  folder: string;
+}
+
+/** What an opening did about a checkout that was not known to be its branch's head. */
+export interface Recovery {
+  /**
+   * `resumed`: it goes on from the head; `rebuilt`: the same, and its file was made anew from the head and the log;
+   * `adopted`: edits made without a session are taken up as a full copy; `restored`: it had nothing that the store does
+   * not have, or could not be read, and the head is put back; `kept_both`: its content and the head differ and neither
+   * can be proved to follow the other: one is the branch and the other {@linkcode safety_branch}.
+   */
+  outcome: "resumed" | "rebuilt" | "adopted" | "restored" | "kept_both";
+  /** `<branch>-found`: content of the checkout, the head is the branch; `<branch>-pre-recovery`: the head. */
+  safety_branch?: string;
+  /** Folder with a copy of the files as they were found. */
+  set_aside?: string;
 }
 
 /** Answer of a flush. */

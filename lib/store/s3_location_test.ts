@@ -2,6 +2,7 @@ import { assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../errors.ts";
 import { openStore } from "./open.ts";
 import { defaultWorkspace, isS3Location, parseS3Location } from "./s3_location.ts";
+import { longTest } from "../../tests/support/long.ts";
 
 Deno.test("parseS3Location() reads bucket and prefix", () => {
   const table: [string, string, string][] = [
@@ -32,7 +33,7 @@ Deno.test("a workspace belongs to one location at one endpoint", () => {
   assertNotEquals(defaultWorkspace("s3://bucket/a", { home, endpoint: "http://127.0.0.1:9000" }), workspace);
 });
 
-Deno.test("openStore() says what is wrong with a bucket that cannot be reached", async () => {
+longTest("openStore() says what is wrong with a bucket that cannot be reached", async () => {
   const workspace = await Deno.makeTempDir();
   const credentials = { access_key_id: "a", secret_access_key: "b" };
   const s3 = { endpoint: "http://127.0.0.1:1", credentials };

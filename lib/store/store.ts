@@ -3,83 +3,39 @@
  * database is a session, in lib/capture.
  */
 
-import type { Backend } from "../backend/backend.ts";
-import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
-import { Chains } from "./chain.ts";
-import { ChainCache } from "./chain_cache.ts";
-import { Checkouts } from "./checkouts.ts";
+import { type AuditOptions, verify, verifyAll } from "./audit.ts";
 import type { StoreContext } from "./context.ts";
 import { collectGarbage, type GcOptions, type GcResult } from "./gc.ts";
-import { Holder } from "./holder.ts";
-import { openManifest } from "./manifest.ts";
-import type { Address } from "./names.ts";
+import type { Address, BranchName } from "./names.ts";
+import { openContext, type StoreOptions } from "./open_context.ts";
 import { checkout, checkoutPath } from "./ops/checkout.ts";
 import { checkpoint } from "./ops/checkpoint.ts";
 import { create } from "./ops/create.ts";
 import { fork } from "./ops/fork.ts";
 import { branches, databases, type InspectOptions, type LeaseInfo, leaseInfo, status } from "./ops/inspect.ts";
 import { destroy, protect, touch } from "./ops/lifecycle.ts";
-import { diff, type ExportResult, exportTo, verify } from "./ops/read.ts";
+import { diff, diffRows, type ExportResult, exportTo } from "./ops/read.ts";
 import { compact, promote, rollback } from "./ops/repoint.ts";
-import { type ReapedBranch, reapExpired } from "./reap.ts";
-import { Refs } from "./ref.ts";
-import type {
-  BranchInfo,
-  BranchStatus,
-  CheckoutResult,
-  CheckpointResult,
-  CompactResult,
-  CreateResult,
-  DatabaseInfo,
-  DiffResult,
-  ForkOptions,
-  ForkResult,
-  LongOptions,
-  RepointOptions,
-  RepointResult,
-  TouchOptions,
-  TouchResult,
-  VerifyResult,
-} from "./results.ts";
+import { undo, undoable } from "./ops/undo.ts";
+import { reapAll, type ReapResult } from "./reap.ts";
+import { repair, type RepairOptions } from "./repair.ts";
+import type { BranchInfo, BranchStatus, ConditionInfo, DatabaseInfo, LeftOut, UndoableEntry } from "./results.ts";
+import type { CheckoutOptions, DestroyOptions, DiffOptions, DiffRowsOptions, ForkOptions } from "./results.ts";
+import type { LongOptions, PromoteOptions, RepointOptions, TouchOptions, UndoOptions, WaitOptions } from "./results.ts";
+import type { AuditResult, CheckoutResult, CheckpointResult, CompactResult, CreateResult } from "./results.ts";
+import type { DestroyResult, DiffResult, ForkResult, RepairResult, RepointResult, ScrubResult } from "./results.ts";
+import type { MergeInfo, TouchResult, UndoResult, VerifyResult } from "./results.ts";
+import type { RowPage } from "../sqlite/diff_result.ts";
+import { merges, parentOf } from "./merge_base.ts";
 import { enforceRoCacheBudget, roCacheBytes, type RoCacheResult } from "./ro_cache.ts";
-import { makeDirectory, Workspace } from "./workspace.ts";
+import { condition, scrub } from "./scrub.ts";
 
 export type { GcOptions, GcResult } from "./gc.ts";
 export type { InspectOptions, LeaseInfo } from "./ops/inspect.ts";
 export type { ExportResult } from "./ops/read.ts";
-export type { ReapedBranch } from "./reap.ts";
+export { DEFAULT_DEPTH_FLOOR, type StoreOptions } from "./open_context.ts";
+export type { ReapedBranch, ReapResult } from "./reap.ts";
 export type { EvictedEntry, RoCacheResult } from "./ro_cache.ts";
-
-/** Chain depth at which an operation at rest materializes; the contract's number. */
-export const DEFAULT_DEPTH_FLOOR = 16;
-
-/** What a store is opened with. */
-export interface StoreOptions {
-  /** Where its objects are. */
-  backend: Backend;
-  /** Directory of checkouts and caches; for a local store, the store's own. */
-  workspace: string;
-  /** The workspace is apart from the store: it is marked as this store's, and refused when it is another's. */
-  separate_workspace?: boolean;
-  /** Time; default the system's. */
-  clock?: Clock;
-  /** Randomness; default the system's. */
-  random?: RandomBytes;
-  /** First part of lease holders' names, lower-case letters; default `cli`. */
-  holder?: string;
-  /** Chain depth from which fork, promote and rollback materialize; default {@linkcode DEFAULT_DEPTH_FLOOR}. */
-  depth_floor?: number;
-  /** Receives lines for a log. */
-  log?: (line: string) => void;
-}
-
-/** Answer of {@linkcode Store.reapExpired}. */
-export interface ReapResult {
-  /** Branches that are gone now. */
-  reaped: ReapedBranch[];
-  /** Branches that could not be read or destroyed, and why. */
-  failed: { db: string; branch: string; error: string }[];
-}
 
 /**
  * An open branch store, made by {@linkcode openStore}. Times are ISO 8601 in UTC, sizes
@@ -105,10 +61,13 @@ export interface ReapResult {
  * await store.checkpoint(fork, "v1");
  * console.log((await store.diff(main, fork)).identical); // true
  * await store.touch(fork, { ttl_ms: null }); // never expires
+ * console.log((await store.parent(fork)).branch, await store.merges(main)); // main []
  *
  * await store.promote(fork, main);
  * await store.rollback(parseAddress("shop@main@empty"));
+ * await store.undo(main); // what was promoted is back
  * await store.destroy(fork);
+ * console.log((await store.undoable(fork))[0]?.op); // destroy
  * await Deno.remove(directory, { recursive: true });
  * ```
  *
@@ -124,6 +83,8 @@ export interface ReapResult {
  * for (const { db } of await store.databases()) console.log((await store.branches(db)).length); // 1
  * console.log((await store.status(main)).state, (await store.lease(main)).live); // idle false
  * console.log((await store.verify(main)).problems); // []
+ * console.log((await store.verifyAll({ fast: true })).findings); // []
+ * console.log((await store.repair({ dry_run: true })).restored); // []
  * await store.export(main, `${directory}/copy.db`);
  * await Deno.remove(directory, { recursive: true });
  * ```
@@ -139,6 +100,8 @@ export interface ReapResult {
  * await store.compact(parseAddress("shop"));
  * await store.reapExpired();
  * await store.collectGarbage({ grace_ms: 15 * 60_000 });
+ * await store.scrub({ scrub_every_ms: 30 * 24 * 3_600_000 });
+ * console.log((await store.condition()).damaged); // 0
  * if (store.roCacheBytes() > 1 << 30) await store.enforceRoCacheBudget({ budget_bytes: 1 << 30 });
  * store.close();
  * await Deno.remove(directory, { recursive: true });
@@ -172,43 +135,26 @@ export class Store {
    * @throws {TaskdError} `not_a_store`, `unsupported_layout`, `usage` (another store's workspace).
    */
   static async open(options: StoreOptions): Promise<Store> {
-    const { backend, clock = systemClock, random = systemRandom } = options;
-    const manifest = await openManifest(backend, { now: clock.now(), random });
-    makeDirectory(options.workspace, options.workspace);
-    const workspace = new Workspace(options.workspace, random);
-    if (options.separate_workspace) workspace.claim(manifest.store_id);
-    const cache = new ChainCache(workspace, backend, clock);
-    return new Store({
-      backend,
-      workspace,
-      refs: new Refs(backend, random),
-      chains: new Chains(backend),
-      cache,
-      checkouts: new Checkouts({ workspace, backend, cache, clock }),
-      holder: new Holder(options.workspace, options.holder ?? "cli", { random, clock }),
-      clock,
-      random,
-      depth_floor: options.depth_floor ?? DEFAULT_DEPTH_FLOOR,
-      layout_version: manifest.layout_version,
-      log: options.log ?? (() => {}),
-    });
+    return new Store(await openContext(options));
   }
 
   /**
-   * Makes the database `db` with the branch `main`: empty, or a consistent copy of the SQLite file `from`.
+   * Makes the database `db` with the branch `main`: empty, or a consistent copy of the SQLite file `from`, which SQLite
+   * checks; `force` takes a damaged one.
    *
-   * @throws {TaskdError} `already_exists`, `invalid_name`; of `from` `not_found`, `not_a_database` or `busy`.
+   * @throws {TaskdError} `already_exists`, `invalid_name`; of `from` `not_found`, `not_a_database`, `corrupt` or `busy`.
    */
-  create(db: string, options: { from?: string } & LongOptions = {}): Promise<CreateResult> {
+  create(db: string, options: { from?: string; force?: boolean } & LongOptions = {}): Promise<CreateResult> {
     return create(this.context, db, options);
   }
 
   /**
    * Makes or refreshes a branch's checkout; an address with a checkpoint gives a read-only one.
    *
-   * @throws {TaskdError} `not_found`, `dirty` (local edits would be lost, and no `force`), `lease_held`, `corrupt`.
+   * @throws {TaskdError} `not_found`, `dirty` (local edits would be lost, and no `force`), `busy` (an application has the
+   * file open that would be replaced), `lease_held`, `corrupt`.
    */
-  checkout(address: Address, options: { force?: boolean } & LongOptions = {}): Promise<CheckoutResult> {
+  checkout(address: Address, options: CheckoutOptions = {}): Promise<CheckoutResult> {
     return checkout(this.context, address, options);
   }
 
@@ -242,18 +188,18 @@ export class Store {
   /**
    * Moves a branch back to the checkpoint that the address names.
    *
-   * @throws {TaskdError} `not_found`, `lease_held`, `dirty`, `conflict`.
+   * @throws {TaskdError} `not_found`, `lease_held`, `conflict`; with `refuse_in_use` `busy`.
    */
   rollback(address: Address, options: RepointOptions = {}): Promise<RepointResult> {
     return rollback(this.context, address, options);
   }
 
   /**
-   * Makes the head of `onto` that of `from`.
+   * Makes the head of `onto` that of `from`; `expected` and `expected_onto` say where the two have to stand.
    *
-   * @throws {TaskdError} `not_found`, `lease_held`, `dirty`, `conflict`.
+   * @throws {TaskdError} `not_found`, `lease_held`, `conflict`; with `refuse_in_use` `busy`.
    */
-  promote(from: Address, onto: Address, options: RepointOptions = {}): Promise<RepointResult> {
+  promote(from: Address, onto: Address, options: PromoteOptions = {}): Promise<RepointResult & LeftOut> {
     return promote(this.context, from, onto, options);
   }
 
@@ -267,12 +213,51 @@ export class Store {
   }
 
   /**
-   * Destroys a branch; a protected one only with `force`.
+   * Destroys a branch; a protected one only with `force`. What it held is kept as a branch, from which
+   * {@linkcode Store.undo} brings it back.
    *
-   * @throws {TaskdError} `not_found`, `protected`, `lease_held`, `conflict`, `usage` (the address of a checkpoint).
+   * @throws {TaskdError} `not_found`, `protected`, `unconfirmed`, `lease_held`, `busy` (an application has the checkout
+   * open), `conflict`, `usage` (the address of a checkpoint).
    */
-  destroy(address: Address, options: { force?: boolean } = {}): Promise<{ db: string; branch: string }> {
+  destroy(address: Address, options: DestroyOptions = {}): Promise<DestroyResult> {
     return destroy(this.context, address, options);
+  }
+
+  /**
+   * Takes back the last destroy, rollback or promote of a branch that is not taken back yet. What that had put there is
+   * kept in turn.
+   *
+   * @throws {TaskdError} `not_found` (nothing is kept), `conflict`, `lease_held`, `busy`.
+   */
+  undo(address: Address, options: UndoOptions = {}): Promise<UndoResult> {
+    return undo(this.context, address, options);
+  }
+
+  /**
+   * What {@linkcode Store.undo} can take back on a branch, newest first; empty also for a branch that there is not.
+   *
+   * @throws {TaskdError} `denied`, `unavailable` (the store cannot be read).
+   */
+  undoable(address: Address): Promise<UndoableEntry[]> {
+    return undoable(this.context, address);
+  }
+
+  /**
+   * The merges into a branch, newest first; the last 32 are known.
+   *
+   * @throws {TaskdError} `not_found`.
+   */
+  merges(address: Address): Promise<MergeInfo[]> {
+    return merges(this.context, address);
+  }
+
+  /**
+   * The branch that a branch was forked from.
+   *
+   * @throws {TaskdError} `not_found`, `conflict` when that is not known.
+   */
+  parent(address: Address): Promise<BranchName> {
+    return parentOf(this.context, address);
   }
 
   /**
@@ -296,9 +281,14 @@ export class Store {
   /**
    * Writes an address's stored content to a file.
    *
-   * @throws {TaskdError} `not_found`, `already_exists` (the file, and no `force`), `no_space`, `corrupt`.
+   * @throws {TaskdError} `not_found`, `already_exists` (the file, and no `force`), `busy` (an application has it open),
+   * `no_space`, `corrupt`.
    */
-  export(address: Address, file: string, options: { force?: boolean } & LongOptions = {}): Promise<ExportResult> {
+  export(
+    address: Address,
+    file: string,
+    options: { force?: boolean } & WaitOptions & LongOptions = {},
+  ): Promise<ExportResult> {
     return exportTo(this.context, address, file, options);
   }
 
@@ -308,17 +298,64 @@ export class Store {
    * @param options `tables`: compare these alone; `rows`: how many changed rows of a table the answer lists.
    * @throws {TaskdError} `not_found`, `corrupt`.
    */
-  diff(a: Address, b: Address, options: { tables?: string[]; rows?: number } & LongOptions = {}): Promise<DiffResult> {
+  diff(a: Address, b: Address, options: DiffOptions & LongOptions = {}): Promise<DiffResult> {
     return diff(this.context, a, b, options);
   }
 
   /**
-   * Proves that an address can be restored.
+   * A part of the rows of a table that differ between two addresses, of the same or different databases.
    *
-   * @throws {TaskdError} `not_found`. Damage is among the result's problems.
+   * @throws {TaskdError} `not_found`, `corrupt`; `invalid_request` for a place that no part ended at.
    */
-  verify(address: Address, options: LongOptions = {}): Promise<VerifyResult> {
+  diffRows(a: Address, b: Address, table: string, options: DiffRowsOptions & LongOptions = {}): Promise<RowPage> {
+    return diffRows(this.context, a, b, table, options);
+  }
+
+  /**
+   * Proves that a branch can be restored, its checkpoints included, or one checkpoint.
+   *
+   * @param options `fast`: compare stored checksums, and rebuild nothing.
+   * @throws {TaskdError} `not_found`. Damage is among the result's findings.
+   */
+  verify(address: Address, options: AuditOptions = {}): Promise<VerifyResult> {
     return verify(this.context, address, options);
+  }
+
+  /**
+   * Proves all that the store holds, reading each object once; otherwise as {@linkcode Store.verify}.
+   *
+   * @throws {TaskdError} `denied`, `unavailable` (the store cannot be listed). Damage is among the result's findings.
+   */
+  verifyAll(options: AuditOptions = {}): Promise<AuditResult> {
+    return verifyAll(this.context, options);
+  }
+
+  /**
+   * Brings back what is damaged where something proves it, and takes branches that lost something back to their newest
+   * sound point; what they were is kept.
+   *
+   * @throws {TaskdError} `not_found`, `lease_held` (of a branch that is named).
+   */
+  repair(options: RepairOptions = {}): Promise<RepairResult> {
+    return repair(this.context, options);
+  }
+
+  /**
+   * Reads as much of the store against its checksums as is due since the last call: everything once in `scrub_every_ms`.
+   *
+   * @throws {TaskdError} `unavailable`, `denied`. Damage is in the answer.
+   */
+  scrub(options: { scrub_every_ms: number }): Promise<ScrubResult> {
+    return scrub(this.context, options);
+  }
+
+  /**
+   * What is known of damage without reading the store.
+   *
+   * @throws {TaskdError} `unavailable`, `denied`.
+   */
+  condition(): Promise<ConditionInfo> {
+    return condition(this.context);
   }
 
   /**
@@ -339,7 +376,11 @@ export class Store {
     return branches(this.context, db, options);
   }
 
-  /** All databases. */
+  /**
+   * All databases.
+   *
+   * @throws {TaskdError} `denied`, `unavailable` (the store cannot be listed).
+   */
   databases(): Promise<DatabaseInfo[]> {
     return databases(this.context);
   }
@@ -368,14 +409,12 @@ export class Store {
   /**
    * Destroys the branches whose time to live has passed, and finishes interrupted destroys.
    *
+   * @param options.confirmed Of branches that live for a day or longer only these are destroyed; all when absent.
    * @returns What is gone, and what failed, which holds up no other.
+   * @throws {TaskdError} `denied`, `unavailable` (the store cannot be listed).
    */
-  async reapExpired(): Promise<ReapResult> {
-    const failed: ReapResult["failed"] = [];
-    const onError = (address: { db: string; branch: string }, error: Error) => {
-      failed.push({ ...address, error: error.message });
-    };
-    return { reaped: await reapExpired(this.context, { onError }), failed };
+  reapExpired(options: { confirmed?: readonly string[] } = {}): Promise<ReapResult> {
+    return reapAll(this.context, options);
   }
 
   /**
@@ -388,13 +427,21 @@ export class Store {
     return enforceRoCacheBudget(this.context, options);
   }
 
-  /** Bytes of the read-only cache. */
+  /**
+   * Bytes of the read-only cache.
+   *
+   * @throws {TaskdError} `denied`, `unavailable` (the workspace cannot be listed).
+   */
   roCacheBytes(): number {
     return roCacheBytes(this.context);
   }
 
-  /** Takes back this process's sign of life; leases that it still holds are honoured until they run out. */
+  /**
+   * Takes back this process's sign of life; leases that it still holds are honoured until they run out. Removes the
+   * images that were kept for the next page of rows.
+   */
   close(): void {
+    this.context.held_images.close();
     this.context.holder.close();
   }
 

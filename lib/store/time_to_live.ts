@@ -3,7 +3,7 @@
  * expires.
  */
 
-import type { Lifetime, RepointOptions, TouchOptions } from "./results.ts";
+import type { Lifetime, SafetyOptions, TouchOptions } from "./results.ts";
 
 /** How long a safety fork lives: a mistake may be noticed days later. */
 export const SAFETY_TTL_MS = 7 * 24 * 3600 * 1000;
@@ -11,12 +11,17 @@ export const SAFETY_TTL_MS = 7 * 24 * 3600 * 1000;
 /** The part of a ref, or of an answer, that holds the time to live. */
 export type TtlField = Pick<Lifetime, "ttl_ms">;
 
+/** The field for a time to live of that many milliseconds, or without an end; absent for none. */
+export function ttlOption<T extends number | null>(ms: T | undefined): { ttl_ms?: T } {
+  return ms === undefined ? {} : { ttl_ms: ms };
+}
+
 export function ttlField({ ttl_ms }: TtlField): TtlField {
   return ttl_ms === undefined ? {} : { ttl_ms };
 }
 
-/** The time to live of the branch that rollback and promote keep the old head as. */
-export function safetyTtlField({ safety_ttl_ms }: Pick<RepointOptions, "safety_ttl_ms">): TtlField {
+/** The time to live of a branch that keeps what an operation took away. */
+export function safetyTtlField({ safety_ttl_ms }: SafetyOptions): TtlField {
   return { ttl_ms: safety_ttl_ms ?? SAFETY_TTL_MS };
 }
 
@@ -27,8 +32,22 @@ export function touched<R extends Lifetime>(ref: R, { ttl_ms }: TouchOptions, to
   return { ...ref, touched_at, ...(ttl_ms === undefined ? {} : { ttl_ms }) };
 }
 
-export function isExpired({ ttl_ms, touched_at }: Lifetime, now_ms: number): boolean {
-  return ttl_ms !== undefined && Date.parse(touched_at) + ttl_ms <= now_ms;
+/** The same, without a time to live. */
+export function endless<R extends TtlField>({ ttl_ms: _, ...ref }: R): Omit<R, keyof TtlField> {
+  return ref;
+}
+
+/** When it expires, in milliseconds since 1970; undefined for never. */
+export function expiresAt({ ttl_ms, touched_at }: Lifetime): number | undefined {
+  return ttl_ms === undefined ? undefined : Date.parse(touched_at) + ttl_ms;
+}
+
+export function isExpired(ref: Lifetime, now_ms: number): boolean {
+  return (expiresAt(ref) ?? Infinity) <= now_ms;
+}
+
+export function ttlOf({ ttl_ms }: TtlField): number | undefined {
+  return ttl_ms;
 }
 
 /** The time to live in seconds; 0 when there is none. */

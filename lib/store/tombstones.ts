@@ -5,36 +5,34 @@
  * after the object is gone.
  *
  * A process that makes a branch of existing objects writes its ref first and then reads this list
- * ({@linkcode assertSpared}): nothing may build upon what is listed here. Why that is enough
- * is written at the head of gc.ts.
+ * ({@linkcode spare}): it revokes tombstones on what it builds upon, and gives up before doom. Why that is
+ * enough, whatever clocks say, is written at the head of gc.ts.
  */
 
 import * as v from "../packages/valibot.ts";
 import { type Backend, isBackendError } from "../backend/backend.ts";
-import { type Clock, type RandomBytes, randomHex } from "../clock.ts";
+import { type RandomBytes, randomHex } from "../clock.ts";
 import { hasCode, TaskdError } from "../errors.ts";
-import { parseStoredJson } from "./_json.ts";
 import { type Base, type Chain, Chains } from "./chain.ts";
-import { storeError, translated } from "./errors.ts";
+import { ifThere, storeError, translated } from "./errors.ts";
 import { baseKey, DATA_PREFIX, imageIndexKey } from "./keys.ts";
+import { encodeRecord, hex, instant, parseRecord, readRecord } from "./records.ts";
 
 export const TOMBSTONES_KEY = "gc/tombstones.json";
-/** How long doom stays listed at least; it also stays until the objects are gone. */
-export const DOOMED_RETAIN_MS = 5 * 60_000;
 /**
- * A process that took longer than this to make a branch may read a list that has already forgotten an object, so it
- * checks that its objects are there. Far below {@linkcode DOOMED_RETAIN_MS}: clocks run at different rates.
+ * How long doom stays listed after its objects are gone, by the clock of the host that looks: it explains what a maker that
+ * died has left, so that it can be removed. Nothing that is kept depends on it.
  */
-const TRUST_LIST_MS = 60_000;
+export const DOOMED_RETAIN_MS = 5 * 60_000;
+/** How often revoking a tombstone is tried while others change the list. */
+const MAX_REVOCATIONS = 8;
 /** Tombstones on the list; more wait for the next pass. */
 export const MAX_TOMBSTONES = 10_000;
 /** Names on the list, some 25 bytes each; more wait for the next pass. */
 export const MAX_NAMES = 50_000;
 
-const instant = v.pipe(v.string(), v.isoTimestamp());
-
 const TombstoneSchema = v.object({
-  lineage: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/)),
+  lineage: hex(32),
   /** The objects meant, by {@linkcode shortName}; absent, the whole lineage, with what may yet appear in it. */
   names: v.exactOptional(v.array(v.string())),
   /** When they were found unreachable, ISO 8601 UTC. */
@@ -65,13 +63,8 @@ export function shortName(key: string): string {
 
 /** Reads the list; undefined when there is none. One that cannot be understood is `corrupt`. */
 export async function readTombstones(backend: Backend): Promise<VersionedTombstones | undefined> {
-  try {
-    const { bytes, etag } = await backend.get(TOMBSTONES_KEY);
-    return { tombstones: decode(bytes).tombstones, etag };
-  } catch (error) {
-    if (isBackendError(error, "not_found")) return undefined;
-    throw storeError(error, `Cannot read ${TOMBSTONES_KEY}`);
-  }
+  const found = await ifThere(`Cannot read ${TOMBSTONES_KEY}`, () => readList(backend));
+  return found && { tombstones: found.value.tombstones, etag: found.etag };
 }
 
 /**
@@ -85,7 +78,7 @@ export async function writeTombstones(
 ): Promise<string | undefined> {
   const nonce = randomHex(random, 8);
   const list: v.InferOutput<typeof ListSchema> = { schema: 1, nonce, tombstones };
-  const bytes = new TextEncoder().encode(JSON.stringify(list));
+  const bytes = encodeRecord(list);
   try {
     return etag === undefined
       ? await backend.create(TOMBSTONES_KEY, bytes)
@@ -94,24 +87,14 @@ export async function writeTombstones(
     if (isBackendError(error, "precondition_failed")) return undefined;
     if (!isBackendError(error, "ambiguous")) throw storeError(error, `Cannot write ${TOMBSTONES_KEY}`);
   }
-  const found = await translated(`Cannot read ${TOMBSTONES_KEY}`, () => backend.get(TOMBSTONES_KEY));
-  return decode(found.bytes).nonce === nonce ? found.etag : undefined;
+  const found = await translated(`Cannot read ${TOMBSTONES_KEY}`, () => readList(backend));
+  return found.value.nonce === nonce ? found.etag : undefined;
 }
 
-function decode(bytes: Uint8Array): v.InferOutput<typeof ListSchema> {
-  let json: unknown;
-  let problem = "it is not JSON";
-  try {
-    json = parseStoredJson(bytes);
-    const parsed = v.safeParse(ListSchema, json);
-    if (parsed.success) return parsed.output;
-    problem = `${v.getDotPath(parsed.issues[0]) ?? "it"}: ${parsed.issues[0].message}`;
-  } catch {
-    // Thrown below.
-  }
-  throw new TaskdError("corrupt", `Cannot read ${TOMBSTONES_KEY}: ${problem}`, {
-    hint: "With no other program at work on the store, remove the file: garbage is then found anew",
-  });
+const LIST_READER = { versions: { 1: ListSchema } };
+
+function readList(backend: Backend): Promise<{ value: v.InferOutput<typeof ListSchema>; etag: string }> {
+  return readRecord(backend, TOMBSTONES_KEY, (bytes) => parseRecord(bytes, TOMBSTONES_KEY, LIST_READER));
 }
 
 export class TombstoneIndex {
@@ -154,17 +137,21 @@ export class TombstoneIndex {
   }
 }
 
-/** A moment, on both clocks of a process. */
-export interface Moment {
-  now_ms: number;
-  monotonic_ms: number;
+/** Which list there is; undefined when there is none. */
+export type ListVersion = string | undefined;
+
+/** The present list's version. Taken before a process reads the store, it shows {@linkcode spare} what it may rely on. */
+export async function listVersion(backend: Backend): Promise<ListVersion> {
+  return (await ifThere(`Cannot read ${TOMBSTONES_KEY}`, () => backend.get(TOMBSTONES_KEY)))?.etag;
 }
 
-export function momentOf(clock: Clock): Moment {
-  return { now_ms: clock.now(), monotonic_ms: clock.monotonic() };
+/** What a tombstone leaves once the objects `names` of its lineage are reached again. */
+export function without(tombstone: Tombstone, names: ReadonlySet<string>): Tombstone[] {
+  const left = tombstone.names?.filter((name) => !names.has(name)) ?? [];
+  return left.length === 0 ? [] : [{ ...tombstone, names: left }];
 }
 
-/** What a ref that was just written relies on. */
+/** What a ref that has been written relies on. */
 export interface Reliance {
   /** Where the ref's chain resolves. */
   at: Base;
@@ -172,27 +159,41 @@ export interface Reliance {
   lineage?: string;
   /** Objects of others that it builds upon. */
   chain?: Chain;
-  /** When its maker began to read the store. */
-  since: Moment;
+  /** From before its maker began to read the store. */
+  since: ListVersion;
 }
 
 /**
- * Throws `conflict` if garbage collection may be removing something that a ref, just written, relies on. One small read,
- * unless making the ref took longer than {@linkcode TRUST_LIST_MS}.
+ * Makes sure that garbage collection does not remove what a ref, written before, relies on: revokes tombstones on it,
+ * and throws `conflict` when it is doomed or gone. One small read; more only when the list has changed.
  */
-export async function assertSpared(
-  { backend, clock }: { backend: Backend; clock: Clock },
+export async function spare(
+  { backend, random }: { backend: Backend; random: RandomBytes },
   attempted: string,
   reliance: Reliance,
 ): Promise<void> {
-  const list = await readTombstones(backend);
-  if (!list) return;
-  const { lineage, chain, since } = reliance;
-  const index = new TombstoneIndex(list.tombstones);
-  if (lineage !== undefined && index.hasLineage(lineage)) throw conflict(attempted);
-  if (chain && keysOf(chain).some(({ lineage, key }) => index.find(lineage, shortName(key)))) throw conflict(attempted);
-  const elapsed_ms = Math.max(clock.now() - since.now_ms, clock.monotonic() - since.monotonic_ms);
-  if (elapsed_ms > TRUST_LIST_MS) await assertThere(backend, attempted, reliance.at);
+  const { lineage, chain, since, at } = reliance;
+  const relied = new Map<string, Set<string>>();
+  for (const each of chain ? keysOf(chain) : []) {
+    relied.set(each.lineage, (relied.get(each.lineage) ?? new Set()).add(shortName(each.key)));
+  }
+  const covers = (tombstone: Tombstone) =>
+    tombstone.lineage === lineage ||
+    relied.has(tombstone.lineage) &&
+      (tombstone.names?.some((name) => relied.get(tombstone.lineage)!.has(name)) ?? true);
+  for (let attempt = 0; attempt < MAX_REVOCATIONS; attempt++) {
+    const list = await readTombstones(backend);
+    const covering = new Set(list?.tombstones.filter(covers));
+    if ([...covering].some(({ doomed }) => doomed !== undefined)) throw conflict(attempted);
+    // Another process changed the list, and may have forgotten what is gone.
+    if (covering.size === 0) return list?.etag === since ? undefined : await assertThere(backend, attempted, at);
+    const left = list!.tombstones.flatMap((tombstone) => {
+      if (!covering.has(tombstone)) return [tombstone];
+      return tombstone.lineage === lineage ? [] : without(tombstone, relied.get(tombstone.lineage)!);
+    });
+    await writeTombstones({ backend, random }, left, list!.etag);
+  }
+  throw conflict(attempted);
 }
 
 /** Throws `conflict` unless all objects of a chain are there. */

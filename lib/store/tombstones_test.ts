@@ -1,18 +1,19 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { flush, keysUnder, makeTinyDatabase } from "../../tests/support/histories.ts";
-import { at, withDirectory } from "../../tests/support/stores.ts";
+import { at, OUTRIGHT, withDirectory } from "../../tests/support/stores.ts";
 import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { MemoryBackend } from "../../tests/support/memory_backend.ts";
 import { systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
 import { baseKey, segmentKey, snapshotKey } from "./keys.ts";
 import { Store } from "./store.ts";
+import { pointAt } from "./context.ts";
 import {
-  assertSpared,
-  momentOf,
+  listVersion,
   readTombstones,
   shortName,
+  spare,
   TombstoneIndex,
   TOMBSTONES_KEY,
   writeTombstones,
@@ -102,17 +103,17 @@ Deno.test("only the doom of what ends there explains a gap", () => {
   ]);
 });
 
-Deno.test("the list costs a fork one read", async () => {
+Deno.test("the list costs a fork two reads, and a fork makes five calls", async () => {
   await withStore(async (store, backend) => {
     const callsOf = async (branch: string) => {
       const before = backend.calls.length;
       await store.fork(at("app"), branch);
       return backend.calls.slice(before).map(({ method, key }) => `${method} ${key.split("/")[0]}`);
     };
-    const expected = ["get refs", "get refs", "create data", "create refs", "get gc"];
+    const expected = ["get gc", "get refs", "create data", "create refs", "get gc"];
     assertEquals(await callsOf("without"), expected);
     await store.fork(at("app@first"), "gone", { materialize: true });
-    await store.destroy(at("app@gone"));
+    await store.destroy(at("app@gone"), OUTRIGHT);
     await store.collectGarbage({ grace_ms: 1000 });
     assertEquals(await callsOf("with"), expected);
   });
@@ -140,26 +141,45 @@ Deno.test("an unreadable list stops every operation that relies on it and leaves
   });
 });
 
-Deno.test("a slow maker, by either clock, checks that its objects exist; a quick one trusts the list", async () => {
+Deno.test("a maker checks that its objects exist if the list has changed since it began", async () => {
   await withDirectory(async (directory) => {
     const backend = new MemoryBackend();
-    const clock = new VirtualClock();
-    using store = await Store.open({ backend, workspace: directory, clock });
+    const context = { backend, random: systemRandom };
+    using store = await Store.open({ backend, workspace: directory, clock: new VirtualClock() });
     makeTinyDatabase(`${directory}/tiny.db`);
     await store.create("app", { from: `${directory}/tiny.db` });
     const { lineage, txid } = (await store.context.refs.read("app", "main")).ref;
-    await writeTombstones({ backend, random: systemRandom }, [], undefined);
     await backend.delete((await keysUnder(backend, `data/${lineage}/`))[0]!);
-    const spared = (since: ReturnType<typeof momentOf>) =>
-      assertSpared({ backend, clock }, "Cannot fork", { at: { lineage, txid }, since });
-    const since = momentOf(clock);
-    await spared(since);
-    clock.jump(3_600_000);
-    assertEquals((await assertRejects(() => spared(since), TaskdError)).code, "conflict");
-    clock.jump(-3_600_000);
-    await spared(since);
-    clock.advance(3_600_000);
-    clock.jump(-3_600_000);
-    assertEquals((await assertRejects(() => spared(since), TaskdError)).code, "conflict");
+    const spared = (since: string | undefined) => spare(context, "Cannot fork", { at: { lineage, txid }, since });
+    const none = await listVersion(backend);
+    await spared(none);
+    const first = await writeTombstones(context, [], undefined);
+    assertEquals((await assertRejects(() => spared(none), TaskdError)).code, "conflict");
+    assertEquals(await listVersion(backend), first);
+    await spared(first);
+    await writeTombstones(context, [], first);
+    assertEquals((await assertRejects(() => spared(first), TaskdError)).code, "conflict");
+  });
+});
+
+Deno.test("only the names that a maker relies on are revoked, and doom never is", async () => {
+  await withStore(async (store, backend) => {
+    const context = { backend, random: systemRandom };
+    const { chain, ref } = await pointAt(store.context, at("app@first"));
+    const [key] = chain.objects.map(({ key }) => key);
+    const owner = chain.objects[0]!.lineage;
+    const since = await listVersion(backend);
+    const other = { lineage: LINEAGE, at: AT };
+    const spared = () => spare(context, "Cannot fork", { at: ref, lineage: ref.lineage, chain, since });
+    const names = [shortName(key!), "9/snapshot-99.zst"];
+    const own = { lineage: ref.lineage, at: AT };
+    const etag = await writeTombstones(context, [{ lineage: owner, names, at: AT }, other, own], undefined);
+    await spared();
+    const list = await readTombstones(backend);
+    assertEquals(list?.tombstones, [{ lineage: owner, names: ["9/snapshot-99.zst"], at: AT }, other]);
+    assert(list?.etag !== etag);
+    await writeTombstones(context, [{ lineage: owner, names, at: AT, doomed: AT }], list!.etag);
+    assertEquals((await assertRejects(spared, TaskdError)).code, "conflict");
+    assertEquals((await readTombstones(backend))?.tombstones[0]?.names, names);
   });
 });

@@ -1,17 +1,21 @@
 /**
  * The local files of a store: where checkouts and cache entries lie and what their
  * sidecars hold. None of them is a source of truth: each may be deleted and is
- * rebuilt, and a sidecar that cannot be read counts as missing. So sidecars are
- * written by rename, but not forced to disk.
+ * rebuilt, and a sidecar that cannot be read counts as missing.
+ *
+ * A sidecar's bytes are on disk before they have its name: after a power failure it is whole, as it is now or as it was
+ * before. {@linkcode Workspace.settle} makes the names durable.
  */
 
 import { basename, dirname, join } from "node:path/posix";
 import * as v from "../packages/valibot.ts";
 import { type RandomBytes, randomHex } from "../clock.ts";
-import { TaskdError } from "../errors.ts";
-import { discard, exists, fileError, fileErrorCode, writeAllSync } from "../fs.ts";
+import { hasCode, TaskdError } from "../errors.ts";
+import { discard, exists, fileError, fileErrorCode, fsyncDirectory, writeAllSync } from "../fs.ts";
+import type { FileStamp } from "../sqlite/checkout_file.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
 import { MANIFEST_KEY } from "./keys.ts";
+import { damagedRecord, encodeRecord, instant, parseRecord } from "./records.ts";
 import { sha256Hex } from "../sha256.ts";
 
 /** What {@linkcode Workspace.beside} names, and what lies beside such a file. */
@@ -41,12 +45,29 @@ export interface Sidecar extends Pick<Origin, "chain_id">, Partial<Pick<Origin, 
   /** When this was written, in nanoseconds since 1970. */
   stamped_ns: string;
   /** Size and time of the shadow when it was made; null when there is none. */
-  shadow: { size: number; mtime_ns: string } | null;
+  shadow: FileStamp | null;
   /** SHA-256 of the image, once computed. */
   sha256?: string;
+  /** Digest of the content; proves a whole image of it, whatever becomes of the objects. */
+  content?: string;
+  /** Where the log ended, which was folded into the file, when an application had it open still. */
+  log?: WalMark;
 }
 
+export const WalMarkSchema: v.GenericSchema<unknown, WalMark> = v.object({
+  salt1: v.number(),
+  salt2: v.number(),
+  offset: v.number(),
+  checksum1: v.number(),
+  checksum2: v.number(),
+});
+
 const nanoseconds = v.pipe(v.string(), v.regex(/^\d{1,30}$/));
+
+export const FileStampSchema: v.GenericSchema<unknown, FileStamp> = v.object({
+  size: v.number(),
+  mtime_ns: nanoseconds,
+});
 
 const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
   chain_id: v.string(),
@@ -55,17 +76,23 @@ const SidecarSchema: v.GenericSchema<unknown, Sidecar> = v.object({
   mtime_ns: nanoseconds,
   change_counter: v.number(),
   stamped_ns: nanoseconds,
-  shadow: v.nullable(v.object({ size: v.number(), mtime_ns: nanoseconds })),
+  shadow: v.nullable(FileStampSchema),
   sha256: v.exactOptional(v.string()),
+  content: v.exactOptional(v.string()),
+  log: v.exactOptional(WalMarkSchema),
 });
 
 /**
- * The content of `.session`, for a checkout that a session is capturing or whose edits an operation at rest is storing:
- * how far into the log each head reaches that the branch may now have, the durable one and the next.
+ * The content of `.session`, for a checkout that a session is capturing or whose edits an operation at rest is storing.
+ * Heads that the session stores later are not in it: their refs name the session, and their place in the log.
  */
 export interface SessionRecord {
   /** The branch's lineage. */
   lineage: string;
+  /** Holder of the lease of the session that is capturing. */
+  session?: string;
+  /** The start of the machine in which it captures: files that were not forced to disk are whole in that one alone. */
+  boot?: string;
   heads: RecordedHead[];
 }
 
@@ -79,18 +106,44 @@ export interface RecordedHead {
   mark: WalMark | null;
 }
 
-const WorkspaceSchema: v.GenericSchema<unknown, { store_id: string }> = v.object({ store_id: v.string() });
+/** The content of `scrub.json`: how far scrubbing has come. */
+export interface ScrubRecord {
+  /** When the pass began. */
+  began_at: string;
+  /** When its last slice was read. */
+  slice_at: string;
+  /** What was read last. */
+  cursor: string;
+  /** Bytes of the objects when it began. */
+  total_bytes: number;
+  /** Objects and cached copies that were read, and their bytes. */
+  objects: number;
+  bytes: number;
+  finished: boolean;
+  /** When a pass was finished last. */
+  finished_at?: string;
+  /** Damaged objects, with the time when each was met last. */
+  damaged: { where: string; why: string; at: string }[];
+}
 
-const WalMarkSchema = v.object({
-  salt1: v.number(),
-  salt2: v.number(),
-  offset: v.number(),
-  checksum1: v.number(),
-  checksum2: v.number(),
+const ScrubSchema: v.GenericSchema<unknown, ScrubRecord> = v.object({
+  began_at: instant,
+  slice_at: instant,
+  cursor: v.string(),
+  total_bytes: v.number(),
+  objects: v.number(),
+  bytes: v.number(),
+  finished: v.boolean(),
+  finished_at: v.exactOptional(v.string()),
+  damaged: v.array(v.object({ where: v.string(), why: v.string(), at: v.string() })),
 });
+
+const WorkspaceSchema: v.GenericSchema<unknown, { store_id: string }> = v.object({ store_id: v.string() });
 
 const SessionRecordSchema: v.GenericSchema<unknown, SessionRecord> = v.object({
   lineage: v.string(),
+  session: v.exactOptional(v.string()),
+  boot: v.exactOptional(v.string()),
   heads: v.array(v.object({
     lineage: v.exactOptional(v.string()),
     txid: v.number(),
@@ -129,7 +182,7 @@ export class Workspace {
       if (!exists(path)) {
         using file = Deno.openSync(temporary, { write: true, createNew: true, mode: 0o600 });
         try {
-          writeAllSync(file, new TextEncoder().encode(JSON.stringify({ store_id })));
+          writeAllSync(file, encodeRecord({ store_id }));
           // A file that a power failure left empty could never be claimed.
           file.syncSync();
           // Of two at the same moment, one succeeds.
@@ -143,7 +196,16 @@ export class Workspace {
     } catch (error) {
       throw fileError(error, `Cannot use the workspace ${this.root}`);
     }
-    if (readJson(path, WorkspaceSchema)?.store_id !== store_id) throw this.#taken("it is another store's");
+    const found = this.claimant();
+    if (found === undefined) {
+      throw damagedRecord(path, "it is damaged", undefined, "If this workspace is this store's, remove the file");
+    }
+    if (found !== store_id) throw this.#taken("it is another store's");
+  }
+
+  /** The id of the store that it was claimed for; undefined when it was not, or its mark is damaged. */
+  claimant(): string | undefined {
+    return readJson(join(this.root, "workspace.json"), WorkspaceSchema)?.store_id;
   }
 
   #taken(why: string): TaskdError {
@@ -215,6 +277,14 @@ export class Workspace {
     this.#writeJson(`${path}.session`, record);
   }
 
+  scrubRecord(): ScrubRecord | undefined {
+    return readJson(join(this.root, "scrub.json"), ScrubSchema);
+  }
+
+  writeScrubRecord(record: ScrubRecord): void {
+    this.#writeJson(join(this.root, "scrub.json"), record);
+  }
+
   /** Sets the clock by which cache entries are ranked. */
   touchUsed(path: string, now_ms: number): void {
     const clock = `${path}.last-used`;
@@ -250,10 +320,25 @@ export class Workspace {
     return swept;
   }
 
-  #writeJson(path: string, value: unknown): void {
+  /** Makes the names in the directory of `path`, and those of its parents below the root, durable. */
+  async settle(path: string): Promise<void> {
+    const directory = dirname(path);
+    try {
+      await fsyncDirectory(directory);
+    } catch (error) {
+      throw fileError(error, `Cannot write ${directory}`);
+    }
+    if (directory !== this.root) await this.settle(directory);
+  }
+
+  #writeJson(path: string, value: object): void {
     const temporary = this.beside(path);
     try {
-      Deno.writeTextFileSync(temporary, JSON.stringify(value), { mode: 0o600 });
+      {
+        using file = Deno.openSync(temporary, { write: true, createNew: true, mode: 0o600 });
+        writeAllSync(file, encodeRecord(value));
+        file.syncDataSync();
+      }
       Deno.renameSync(temporary, path);
     } catch (error) {
       discard(temporary);
@@ -295,9 +380,7 @@ export function makeDirectory(path: string, root: string): void {
     Deno.mkdirSync(path, { mode: 0o700, recursive: path === root });
     return;
   } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) {
-      throw fileError(error, `Cannot make the directory ${path}`);
-    }
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw fileError(error, `Cannot make the directory ${path}`);
   }
   if (path !== root && !Deno.lstatSync(path).isDirectory) throw notADirectory(path);
 }
@@ -306,13 +389,16 @@ function notADirectory(path: string): TaskdError {
   return new TaskdError("denied", `Cannot use ${path}: it is not a directory`, { hint: "Move it away" });
 }
 
-function readJson<S extends v.GenericSchema>(path: string, schema: S): v.InferOutput<S> | undefined {
-  try {
-    const { isFile, size } = Deno.lstatSync(path);
-    if (!isFile || size > MAX_JSON_BYTES) return undefined;
-    const parsed = v.safeParse(schema, JSON.parse(Deno.readTextFileSync(path)));
-    return parsed.success ? parsed.output : undefined;
-  } catch {
-    return undefined;
+/** A file's content; undefined when it is missing or, twice read, damaged. */
+function readJson<T>(path: string, schema: v.GenericSchema<unknown, T>): T | undefined {
+  for (let read = 1; read <= 2; read++) {
+    try {
+      const { isFile, size } = Deno.lstatSync(path);
+      if (!isFile || size > MAX_JSON_BYTES) return undefined;
+      return parseRecord(Deno.readFileSync(path), path, schema).value;
+    } catch (error) {
+      if (!hasCode(error, "corrupt")) return undefined;
+    }
   }
+  return undefined;
 }

@@ -42,7 +42,8 @@ Deno.test("a claimed workspace is refused to every other store, and a store's di
     workspace.claim("a");
     for (const text of [undefined, "{", ""]) {
       if (text !== undefined) Deno.writeTextFileSync(`${directory}/workspace.json`, text);
-      assertThrows(() => workspace.claim("b"), TaskdError, "it is another store's");
+      const why = text === undefined ? "it is another store's" : "workspace.json: it is damaged";
+      assertThrows(() => workspace.claim("b"), TaskdError, why);
     }
     assertEquals([...Deno.readDirSync(directory)].map(({ name }) => name), ["workspace.json"]);
     Deno.writeTextFileSync(`${directory}/bstore.json`, "");

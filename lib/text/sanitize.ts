@@ -3,15 +3,12 @@
  *
  * Names in error messages, rows of a database and notes of a checkpoint
  * may hold escape sequences that repaint the screen, rewrite the title or answer
- * as if typed, and direction overrides that reorder what is read. Each such
- * character is replaced by a visible escape, so that nothing is hidden either.
+ * as if typed, direction overrides that reorder what is read, characters that are not
+ * seen, and letters that pose as Latin ones. Each is replaced by a visible escape, so
+ * that what is read is what a program would read.
  */
 
-// C0 (except tab and newline), DEL, C1, the line and paragraph separators, zero-width and direction controls, variation
-// tags and the byte order mark.
-const UNSAFE =
-  // deno-lint-ignore no-control-regex
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+import { replaceHidden, replaceOdd } from "./characters.ts";
 
 function escapeChar(char: string): string {
   if (char === "\n") return "\\n";
@@ -22,9 +19,12 @@ function escapeChar(char: string): string {
   return code <= 0xffff ? `\\u${code.toString(16).padStart(4, "0")}` : `\\u{${code.toString(16)}}`;
 }
 
-/** `text` with every control and direction character shown as an escape; newlines and tabs stay. */
+/**
+ * `text` with an escape for every character that is not seen, and for letters of other alphabets within a Latin word;
+ * newlines and tabs stay.
+ */
 export function sanitizeText(text: string): string {
-  return text.toWellFormed().replace(UNSAFE, escapeChar);
+  return replaceOdd(text.toWellFormed(), escapeChar);
 }
 
 /** Like {@linkcode sanitizeText}, and on one line: newlines and tabs are escaped as well. */
@@ -33,12 +33,12 @@ export function sanitizeLine(text: string): string {
 }
 
 /**
- * JSON text with the characters of {@linkcode sanitizeText} as `\\u` escapes: the same value to a program, and harmless
+ * JSON text with the characters that are not seen as `\\u` escapes: the same value to a program, and harmless
  * when it ends up on a terminal.
  */
 export function escapeJson(json: string): string {
-  return json.replace(
-    UNSAFE,
+  return replaceHidden(
+    json,
     (char) => char.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""),
   );
 }

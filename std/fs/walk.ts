@@ -34,7 +34,7 @@ export async function* walk(root: string, options: WalkOptions = {}): AsyncItera
   for await (const entry of Deno.readDir(root)) {
     const path = join(root, entry.name);
     if (entry.isDirectory) yield* walk(path, { ...options, maxDepth: maxDepth - 1 });
-    else if (isWanted(entry, options) && isIncluded(path, options)) yield { path, ...entry };
+    else if (isSelected(entry, options) && isIncluded(path, options)) yield { path, ...entry };
   }
 }
 
@@ -47,7 +47,7 @@ export function* walkSync(root: string, options: WalkOptions = {}): IterableIter
   for (const entry of Deno.readDirSync(root)) {
     const path = join(root, entry.name);
     if (entry.isDirectory) yield* walkSync(path, { ...options, maxDepth: maxDepth - 1 });
-    else if (isWanted(entry, options) && isIncluded(path, options)) yield { path, ...entry };
+    else if (isSelected(entry, options) && isIncluded(path, options)) yield { path, ...entry };
   }
 }
 
@@ -55,7 +55,7 @@ function entryOf(path: string, { isFile, isDirectory, isSymlink }: Deno.FileInfo
   return { path, name: basename(path), isFile, isDirectory, isSymlink };
 }
 
-function isWanted(entry: Deno.DirEntry, { includeFiles = true, includeSymlinks = true }: WalkOptions): boolean {
+function isSelected(entry: Deno.DirEntry, { includeFiles = true, includeSymlinks = true }: WalkOptions): boolean {
   return entry.isSymlink ? includeSymlinks : includeFiles;
 }
 

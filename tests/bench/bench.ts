@@ -5,7 +5,7 @@
 import { join } from "@std/path/join";
 import { buildShop } from "../../cli/demo/shop.ts";
 import type { Figure, Skip, Target, Unit } from "./figures.ts";
-import { freeBytes, type Place } from "./places.ts";
+import { freeBytes, type Place } from "./file_systems.ts";
 import { run } from "./process.ts";
 import { summarize } from "./stats.ts";
 

@@ -6,7 +6,7 @@ import { join } from "@std/path/join";
 import { serveHttp } from "../../broker/http/serve.ts";
 import { TaskStore } from "../../broker/task/task_store.ts";
 import { SmallEngine } from "../broker/http/small_engine.ts";
-import { type Helper, tell } from "./helper.ts";
+import { type Helper, report } from "./helper.ts";
 
 /** What it prints. */
 export interface EventsServer {
@@ -32,7 +32,7 @@ if (import.meta.main) {
     }
     return new Response();
   });
-  tell(EVENTS_SERVER, {
+  report(EVENTS_SERVER, {
     socket: http.socket,
     rows_url: `http://127.0.0.1:${adding.addr.port}`,
     id: task.record.id,

@@ -5,7 +5,7 @@
 import { createServer } from "node:http";
 import { Gateway } from "../../broker/gateway/gateway.ts";
 import { PriceBook } from "../../broker/gateway/prices.ts";
-import { type Helper, tell } from "./helper.ts";
+import { type Helper, report } from "./helper.ts";
 
 /** Where a server listens. */
 export interface Listening {
@@ -16,7 +16,7 @@ export interface Listening {
 
 /** The vendor. */
 export const VENDOR_SERVER: Helper<Listening> = { module: new URL(import.meta.url), words: ["vendor"] };
-/** The gateway; told the vendor's URL. */
+/** The gateway; it gets the vendor's URL. */
 export const GATEWAY_SERVER: Helper<Listening> = { module: new URL(import.meta.url), words: ["gateway"] };
 
 // Pieces of a streamed answer, and the time between two.
@@ -86,6 +86,6 @@ async function gateway(base_url: string): Promise<Listening> {
 
 if (import.meta.main) {
   const [role, url] = Deno.args;
-  if (role === "vendor") tell(VENDOR_SERVER, await vendor());
-  else tell(GATEWAY_SERVER, await gateway(url ?? ""));
+  if (role === "vendor") report(VENDOR_SERVER, await vendor());
+  else report(GATEWAY_SERVER, await gateway(url ?? ""));
 }

@@ -4,7 +4,7 @@
 
 import { EgressProxy } from "../../broker/egress/proxy.ts";
 import { systemClock, systemRandom } from "../../lib/clock.ts";
-import { type Helper, tell } from "./helper.ts";
+import { type Helper, report } from "./helper.ts";
 
 /** Name of the server, which no resolver knows. */
 export const HOST = "upstream.example";
@@ -26,14 +26,14 @@ async function answer(conn: Deno.TcpConn): Promise<void> {
       await conn.write(buffer.subarray(0, count));
     }
   } catch {
-    // The client has what it wanted.
+    // The client has what it asked for.
   }
   conn.close();
 }
 
 async function serve(): Promise<void> {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  tell(EGRESS_SERVER, { port: listener.addr.port });
+  report(EGRESS_SERVER, { port: listener.addr.port });
   for await (const conn of listener) answer(conn);
 }
 
@@ -47,7 +47,7 @@ function runProxy(port: number, log_dir: string): void {
     allow_addresses: ["127.0.0.1"],
   });
   const { password } = proxy.admit({ task_id: "bench" });
-  tell(PROXY_SERVER, { port: proxy.address.port, password });
+  report(PROXY_SERVER, { port: proxy.address.port, password });
 }
 
 if (import.meta.main) {

@@ -14,6 +14,9 @@ export interface Committed {
   duration_ms: number;
   /** Milliseconds since 1970 of the last commit. */
   ended_at_ms: number;
+  /** Milliseconds since 1970 of each commit, and how long its transaction took. */
+  at_ms: number[];
+  took_ms: number[];
 }
 
 if (import.meta.main) await main();
@@ -42,16 +45,26 @@ async function main(): Promise<void> {
 function commitFor(duration_ms: number, per_second: number, commit: (number: number) => void): Committed {
   const start = performance.now();
   const pause = new Int32Array(new SharedArrayBuffer(4));
+  const at_ms: number[] = [];
+  const took_ms: number[] = [];
   let transactions = 0;
   for (;;) {
     const elapsed_ms = performance.now() - start;
     if (elapsed_ms >= duration_ms) break;
     if (per_second > 0 && transactions >= elapsed_ms * per_second / 1_000) Atomics.wait(pause, 0, 0, 0.2);
-    else commit(++transactions);
+    else {
+      const began = performance.now();
+      commit(++transactions);
+      const ended = performance.now();
+      at_ms.push(performance.timeOrigin + ended);
+      took_ms.push(ended - began);
+    }
   }
   return {
     transactions,
     duration_ms: performance.now() - start,
     ended_at_ms: performance.timeOrigin + performance.now(),
+    at_ms,
+    took_ms,
   };
 }

@@ -17,7 +17,8 @@ export type Unit =
   | "objects"
   | "requests/s"
   | "events/s"
-  | "tunnels/s";
+  | "tunnels/s"
+  | "times";
 
 /** A number promised for a figure's p50. */
 export interface Target {

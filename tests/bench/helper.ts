@@ -5,19 +5,19 @@
  * flags of the program's own daemons.
  */
 
-import { YOUNG_GENERATION } from "../../cli/table/own_command.ts";
+import { YOUNG_GENERATION } from "../../cli/table/launch_flags.ts";
 
 /** A module to run; `T` is what it prints. */
 export interface Helper<T> {
   readonly module: URL;
   readonly words: readonly string[];
-  /** Only a type: what {@linkcode tell} of the module prints. */
-  readonly told?: T;
+  /** Only a type: what {@linkcode report} of the module prints. */
+  readonly reported?: T;
 }
 
 /** A running helper. */
 export interface HelperProcess<T> extends AsyncDisposable {
-  told: T;
+  reported: T;
   pid: number;
 }
 
@@ -39,7 +39,7 @@ export async function helperProcess<T>(
     line += value;
   }
   return {
-    told: JSON.parse(line) as T,
+    reported: JSON.parse(line) as T,
     pid: child.pid,
     [Symbol.asyncDispose]: async () => {
       child.kill("SIGKILL");
@@ -49,7 +49,7 @@ export async function helperProcess<T>(
   };
 }
 
-/** Tells who has started this process that it serves. */
-export function tell<T>(_helper: Helper<T>, told: T): void {
-  console.log(JSON.stringify(told));
+/** Reports to the parent process that this one serves. */
+export function report<T>(_helper: Helper<T>, reported: T): void {
+  console.log(JSON.stringify(reported));
 }

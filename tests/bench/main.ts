@@ -11,7 +11,7 @@ import { Bench, type BenchCase } from "./bench.ts";
 import { CASES, PARTS } from "./cases/mod.ts";
 import type { Report } from "./figures.ts";
 import { describeMachine } from "./machine.ts";
-import { freeBytes, type Place, plainPlace, xfsPlace } from "./places.ts";
+import { freeBytes, type Place, plainPlace, xfsPlace } from "./file_systems.ts";
 import { run } from "./process.ts";
 import { benchmarksPage, textReport } from "./report.ts";
 import { messageOf } from "../../lib/errors.ts";

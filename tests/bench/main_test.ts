@@ -26,7 +26,7 @@ async function quickly(only: string): Promise<Report> {
   }
 }
 
-Deno.test("a quick run leaves its figures and nothing else", async () => {
+longTest("a quick run leaves its figures and nothing else", async () => {
   const { figures } = await quickly("flush");
   const flushes = figures.filter((figure) => figure.subject.startsWith("flush"));
   assert(flushes.length >= 3);

@@ -4,7 +4,7 @@
  */
 
 import { join } from "@std/path/join";
-import type { Place } from "./places.ts";
+import type { Place } from "./file_systems.ts";
 import { output, run } from "./process.ts";
 import { elapsed, type Measure } from "./stats.ts";
 

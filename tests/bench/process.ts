@@ -2,6 +2,9 @@
  * Small helpers round other programs.
  */
 
+/** The main module of the program that is measured. */
+export const TASKD_ENTRY: string = import.meta.resolve("../../cli/main.ts");
+
 // As Linux counts processor time, on every architecture Deno runs on.
 const TICKS_PER_SECOND = 100;
 
@@ -28,7 +31,7 @@ export async function output(program: string, args: readonly string[]): Promise<
   }
 }
 
-/** A port of loopback that nothing listens on, for a program that has to be told one. */
+/** A port of loopback that nothing listens on, for a program that needs one by number. */
 export function freePort(): number {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   return listener.addr.port;
@@ -47,7 +50,8 @@ export async function processorShare(pid: number, seconds: number): Promise<numb
   return 100 * (await processorSeconds(pid) - before) / seconds;
 }
 
-async function processorSeconds(pid: number): Promise<number> {
+/** The processor time that a process has taken so far. */
+export async function processorSeconds(pid: number): Promise<number> {
   const stat = await Deno.readTextFile(`/proc/${pid}/stat`);
   // The name, field 2, may hold anything; what follows its last parenthesis begins with field 3.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");

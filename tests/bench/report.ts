@@ -91,7 +91,7 @@ function partSection(report: Report, part: BenchPart, figures: readonly Figure[]
     list(part.method),
     `Run of ${day}, ${Math.round(report.duration_seconds)} s${report.quick ? ", quick sizes" : ""}, on:`,
     list(machine),
-    targetSection(figures),
+    ...(figures.some(({ target }) => target) ? [targetSection(figures)] : []),
   ];
   for (const benchCase of part.cases) {
     const own = figures.filter((figure) => figure.case === benchCase.name);
@@ -111,7 +111,7 @@ function targetSection(figures: readonly Figure[]): string {
     const size = figure.size_mb === undefined ? "" : ` at ${figure.size_mb} MB`;
     const { value, is } = figure.target!;
     const bound = `${is === "at_most" ? "at most" : "at least"} ${value}`;
-    return `${figure.subject}${size} on ${figure.place}: ${shown(figure.stats.p50)} ${figure.unit}, wanted ${bound}`;
+    return `${figure.subject}${size} on ${figure.place}: ${shown(figure.stats.p50)} ${figure.unit}, goal ${bound}`;
   });
   const summary = `${targeted.length - missed.length} of ${targeted.length} targets are met in this run.`;
   if (missed.length === 0) return `### Targets\n\n${summary}`;

@@ -62,7 +62,7 @@ Deno.test("both reports show every figure and everything that was skipped", () =
   assertStringIncludes(page, "Run of 2026-01-02, 61 s, on:");
   assertStringIncludes(
     page,
-    "1 of 2 targets are met in this run. Missed:\n\n- taskd fork at 12 MB on xfs: 4.00 ms, wanted at most 3",
+    "1 of 2 targets are met in this run. Missed:\n\n- taskd fork at 12 MB on xfs: 4.00 ms, goal at most 3",
   );
 });
 

@@ -1,6 +1,7 @@
 /**
  * Writes broker/client/mod.d.mts: the client of the broker as a package offers it. Its records follow from schemas, whose
- * inferred types a registry cannot show and readers cannot read; here they are written out. A test compares.
+ * inferred types a registry cannot show and readers cannot read; here they are written out. What that file says of the
+ * module and of the client's methods is its own and stays. A test compares.
  *
  *     deno run -A --config tests/broker_types/deno.json tests/broker_types/main.ts
  *
@@ -12,14 +13,13 @@ import ts from "typescript";
 
 const ROOT = join(import.meta.dirname!, "../..");
 const SOURCE = join(ROOT, "broker/client/client.ts");
-const ENTRY = join(ROOT, "broker/client/mod.mjs");
 /** The file that this writes. */
 export const TYPES: string = join(ROOT, "broker/client/mod.d.mts");
 
 /** The declarations, as the file holds them before it is formatted. */
 export async function brokerTypes(): Promise<string> {
   const program = await load();
-  return new Printer(program).print((await Deno.readTextFile(ENTRY)).split("*/")[1]!.trim() + "*/");
+  return new Printer(program, await Deno.readTextFile(TYPES)).print();
 }
 
 /** The program as TypeScript sees it: packages are found where the runtime keeps them. */
@@ -48,10 +48,15 @@ class Printer {
   readonly #source: ts.SourceFile;
   /** Aliases of the project by what they stand for: an inferred type does not know its name. */
   readonly #aliases = new Map<ts.Type, ts.TypeAliasDeclaration>();
+  /** Those of unions by their members: an optional field has one more. */
+  readonly #unions = new Map<string, ts.Type>();
   /** What is to be declared, and where the project declares it. */
   readonly #named = new Map<string, { type: ts.Type; node: ts.Node }>();
+  /** The file as it is. */
+  readonly #written: ts.SourceFile;
 
-  constructor(program: ts.Program) {
+  constructor(program: ts.Program, written: string) {
+    this.#written = ts.createSourceFile(TYPES, written, ts.ScriptTarget.ESNext, true);
     this.#checker = program.getTypeChecker();
     this.#source = program.getSourceFile(SOURCE)!;
     for (const file of program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(`${ROOT}/`))) {
@@ -59,15 +64,16 @@ class Printer {
         if (!ts.isTypeAliasDeclaration(node) || node.typeParameters !== undefined) continue;
         const type = this.#checker.getTypeAtLocation(node.name);
         const has_shape = type.isUnion() || (type.flags & (ts.TypeFlags.Object | ts.TypeFlags.Intersection)) !== 0;
-        if (has_shape && !this.#aliases.has(type)) this.#aliases.set(type, node);
+        if (!has_shape || this.#aliases.has(type)) continue;
+        this.#aliases.set(type, node);
+        if (type.isUnion()) this.#unions.set(membersKey(type), type);
       }
     }
   }
 
-  print(module_doc: string): string {
-    const found = this.#source.statements.find((node): node is ts.ClassDeclaration =>
-      ts.isClassDeclaration(node) && node.name?.text === "BrokerClient"
-    )!;
+  print(): string {
+    const module_doc = `${this.#written.text.split("*/")[0]}*/`;
+    const found = clientOf(this.#source);
     const parts = [`${comment(found)}export declare class BrokerClient {\n${this.#members(found)}}\n`];
     const done = new Set<string>();
     for (let left = true; left;) {
@@ -83,9 +89,10 @@ class Printer {
   }
 
   #members(declaration: ts.ClassDeclaration): string {
+    const written = new Map(clientOf(this.#written).members.map((member) => [member.name?.getText(), member]));
     return declaration.members.flatMap((member) => {
       if (member.name !== undefined && ts.isPrivateIdentifier(member.name)) return [];
-      const doc = comment(member);
+      const doc = comment(written.get(member.name?.getText()) ?? member);
       if (ts.isConstructorDeclaration(member)) return [`${doc}constructor(${this.#parameters(member)});\n`];
       if (ts.isPropertyDeclaration(member)) {
         const type = this.#type(this.#checker.getTypeAtLocation(member));
@@ -114,6 +121,11 @@ class Printer {
       this.#named.set(name, { type, node: node! });
       return name;
     }
+    if (node !== undefined && ts.isTypeAliasDeclaration(node) && ts.isIntersectionTypeNode(node.type)) {
+      return node.type.types.map((part) => this.#type(this.#checker.getTypeFromTypeNode(part))).join(" & ");
+    }
+    const union = declaring === undefined && type.isUnion() ? this.#unions.get(membersKey(type)) : undefined;
+    if (union !== undefined && union !== type) return `${this.#type(union)} | undefined`;
     const present = this.#checker.getNonNullableType(type);
     if (present !== type && this.#aliases.has(present)) {
       const rest = (type as ts.UnionType).types.filter((each) =>
@@ -133,8 +145,8 @@ class Printer {
     if (this.#checker.isArrayType(type) || this.#checker.isTupleType(type)) {
       const items = this.#checker.getTypeArguments(reference).map((each) => this.#type(each));
       if (this.#checker.isTupleType(type)) return `[${items.join(", ")}]`;
-      const is_readonly = symbol?.getName() === "ReadonlyArray";
-      return is_readonly ? `readonly (${items[0]})[]` : `(${items[0]})[]`;
+      const item = /^\w+$/.test(items[0]!) ? items[0] : `(${items[0]})`;
+      return `${symbol?.getName() === "ReadonlyArray" ? "readonly " : ""}${item}[]`;
     }
     const global = symbol?.getName() ?? "";
     if (symbol?.declarations?.some(isOfPlatform)) {
@@ -153,9 +165,28 @@ class Printer {
     return this.#object(type);
   }
 
+  #typeText(property: ts.Symbol): string {
+    return this.#checker.typeToString(
+      this.#checker.getTypeOfSymbol(property),
+      undefined,
+      ts.TypeFormatFlags.NoTruncation,
+    );
+  }
+
   #object(type: ts.Type): string {
     const index = this.#checker.getIndexInfoOfType(type, ts.IndexKind.String);
-    const lines = this.#checker.getPropertiesOfType(type).map((property) => {
+    const properties = this.#checker.getPropertiesOfType(type);
+    const shared = SHARED.flatMap((name) => {
+      const [type, node] = [...this.#aliases].find(([, node]) => node.name.text === name)!;
+      const names = new Set(this.#checker.getPropertiesOfType(type).map((property) => property.name));
+      const found = properties.filter((property) => {
+        const own = type.getProperty(property.name);
+        return own !== undefined && this.#typeText(own) === this.#typeText(property);
+      });
+      return found.length === names.size && names.size < properties.length ? [{ name, type, node, names }] : [];
+    })[0];
+    if (shared !== undefined) this.#named.set(shared.name, shared);
+    const lines = properties.filter((property) => !shared?.names.has(property.name)).map((property) => {
       const optional = property.flags & ts.SymbolFlags.Optional;
       const doc = ts.displayPartsToString(property.getDocumentationComment(this.#checker));
       const value = this.#type(this.#checker.getTypeOfSymbol(property));
@@ -163,8 +194,29 @@ class Printer {
       return `${doc === "" ? "" : `/** ${doc.replaceAll("\n", " ")} */\n`}${name}${optional ? "?" : ""}: ${value};\n`;
     });
     if (index !== undefined) lines.push(`[key: string]: ${this.#type(index.type)};\n`);
-    return `{\n${lines.join("")}}`;
+    const plain = lines.join(" ").replaceAll("\n", "");
+    const text = plain.length > MAX_INLINE || plain.includes("/**") ? `{\n${lines.join("")}}` : `{ ${plain} }`;
+    return shared === undefined ? text : `${shared.name} & ${text}`;
   }
+}
+
+/** Characters of the fields that stand on one line where none has a comment. */
+const MAX_INLINE = 80;
+/** What several records have in common, by its alias; they are written as that and the rest. */
+const SHARED = ["Tally", "SpendFigures"];
+
+/** The members of a union other than undefined, as a key. */
+function membersKey(type: ts.UnionType): string {
+  return type.types.filter((each) => !(each.flags & ts.TypeFlags.Undefined)).map((each) =>
+    (each as unknown as { id: number }).id
+  ).sort().join();
+}
+
+/** The class of the client in a file. */
+function clientOf(file: ts.SourceFile): ts.ClassDeclaration {
+  return file.statements.find((node): node is ts.ClassDeclaration =>
+    ts.isClassDeclaration(node) && node.name?.text === "BrokerClient"
+  )!;
 }
 
 type NamedType = ts.TypeAliasDeclaration | ts.InterfaceDeclaration;
@@ -179,11 +231,13 @@ function isOfPlatform(node: ts.Declaration): boolean {
   return ts.isInterfaceDeclaration(node) && /\/typescript\/.*\/lib\.[^/]*\.d\.ts$/.test(node.getSourceFile().fileName);
 }
 
-/** The comment before a declaration, with a line end; empty without one. A type that points at its schema has its words. */
+/** The comment before a declaration, with a line end; empty without one. A type without one has its schema's. */
 function comment(node: ts.Node): string {
   const [doc] = (node as ts.Node & { jsDoc?: ts.JSDoc[] }).jsDoc ?? [];
   const text = doc?.getText() ?? "";
-  const schema = /^\/\*\* See \{@linkcode (\w+)\}\. \*\/$/.exec(text)?.[1];
+  const schema = text === "" && ts.isTypeAliasDeclaration(node)
+    ? /typeof (\w+)>$/.exec(node.type.getText())?.[1]
+    : undefined;
   const declared = node.getSourceFile().statements.find((statement) =>
     ts.isVariableStatement(statement) && statement.declarationList.declarations[0]?.name.getText() === schema
   );

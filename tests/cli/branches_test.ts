@@ -1,8 +1,12 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { mountReadOnlyView, whyNotMountable } from "../support/mounts.ts";
+import { launchFlags } from "../../cli/table/launch_flags.ts";
+import { shellWord } from "../../lib/text/shell_word.ts";
+import { Application } from "../support/application.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
 
+const MAIN = new URL("../../cli/main.ts", import.meta.url).pathname;
 const NO_MOUNTS = await whyNotMountable("tmpfs");
 
 function sql(path: string, statements: string): void {
@@ -146,8 +150,52 @@ Deno.test("touch, protect and destroy govern how long a branch lives", async () 
   assertEquals((await place.json(["destroy", "shop@try"], 1)).code, "protected");
   assertEquals((await place.json(["unprotect", "shop@try"])).protected, false);
   await place.json(["protect", "shop@try"]);
-  assertEquals((await place.taskd("destroy", "shop@try", "--force")).stdout, "Destroyed shop@try\n");
+  assertEquals((await place.json(["destroy", "shop@try", "--force"], 1)).code, "unconfirmed");
+  assertEquals(
+    (await place.taskd("destroy", "shop@try", "--force", "--yes")).stdout,
+    "Destroyed shop@try; taskd undo shop@try brings it back (kept as try-pre-destroy)\n",
+  );
   assertEquals((await place.json(["status", "shop@try"], 1)).code, "not_found");
+});
+
+Deno.test("destroy names the program that has the file open, waits for it, and is taken back", async () => {
+  await using place = await makePlace();
+  const path = await makeShop(place);
+  const application = new Application(path);
+  await application.run("INSERT INTO item VALUES (3, 'c')");
+  const { code, stderr } = await place.taskd("destroy", "shop@main", "--yes");
+  assertEquals(code, 1);
+  assertStringIncludes(stderr, `python3 (process ${application.pid}) has ${path} open`);
+  const destroyed = place.json(["destroy", "shop@main", "--yes", "--wait", "1m"]);
+  await application.end();
+  assertEquals((await destroyed).safety_branch, "main-pre-destroy");
+  const { entries } = await place.json(["undo", "shop", "--list"]) as { entries: { op: string }[] };
+  assertEquals(entries.map(({ op }) => op), ["destroy"]);
+  assertStringIncludes((await place.taskd("undo", "shop", "--list")).stdout, "main-pre-destroy");
+  assertStringIncludes((await place.taskd("undo", "shop")).stdout, "Took back the destroy of shop@main");
+  assertEquals(names((await place.taskd("checkout", "shop")).stdout.trim()), ["a", "b", "c"]);
+});
+
+Deno.test("on a terminal destroy asks about main, and takes no answer for a no", async () => {
+  await using place = await makePlace();
+  await makeShop(place);
+  const line = [Deno.execPath(), "run", ...launchFlags(), MAIN, "destroy", "shop@main"].map(shellWord).join(" ");
+  for (const [answer, left] of [["n", 0], ["", 0], ["y", 1]] as const) {
+    const script = new Deno.Command("script", {
+      args: ["-qec", line, "/dev/null"],
+      env: { BSTORE_STORE: place.store, NO_COLOR: "1" },
+      stdin: "piped",
+      stdout: "piped",
+    }).spawn();
+    const writer = script.stdin.getWriter();
+    await writer.write(new TextEncoder().encode(`${answer}\n`));
+    const shown = new TextDecoder().decode((await script.output()).stdout);
+    await writer.close().catch(() => {});
+    assertStringIncludes(shown, "it is the database's main branch");
+    assertStringIncludes(shown, "Destroy it all the same? [y/N]");
+    const branches = (await place.json(["branches"])).branches as { branch: string }[];
+    assertEquals(branches.filter(({ branch }) => branch === "main-pre-destroy").length, left, shown);
+  }
 });
 
 Deno.test("diff counts rows by table and shows those that are asked for, safely", async () => {
@@ -163,12 +211,18 @@ Deno.test("diff counts rows by table and shows those that are asked for, safely"
   assertStringIncludes(stdout, '~ id=2  name: "b" -> "B\\u001b[2J"');
   assertStringIncludes(stdout, '+ id=3 name="c"');
   assertEquals(
+    (await place.taskd("diff", "shop@main@v1", "shop", "--all")).stdout.split("\n").slice(2),
+    ["", "item", '~ id=2  name: "b" -> "B\\u001b[2J"', '+ id=3 name="c"', ""],
+  );
+  const misspelt = await place.taskd("diff", "shop@main@v1", "shop", "--table", "itme");
+  assertStringIncludes(misspelt.stderr, "There is no table itme in either database\n  Did you mean item?");
+  assertEquals(
     (await place.taskd("diff", "shop", "shop@main@v2")).stdout,
     "shop@main and shop@main@v2 are identical\n",
   );
 });
 
-Deno.test("diff marks values that differ and read alike, and counts pages where rows are the same", async () => {
+Deno.test("diff distinguishes values that read alike, and shows definitions where rows are the same", async () => {
   await using place = await makePlace();
   const path = await makeShop(place);
   sql(path, "INSERT INTO item VALUES (3, 1.0), (4, CAST(x'ff41' AS TEXT))");
@@ -176,8 +230,8 @@ Deno.test("diff marks values that differ and read alike, and counts pages where 
   sql(path, "UPDATE item SET name = 1 WHERE id = 3; UPDATE item SET name = CAST(x'fe41' AS TEXT) WHERE id = 4");
   await place.json(["checkpoint", "shop", "v2"]);
   const { stdout } = await place.taskd("diff", "shop@main@v1", "shop", "--rows", "5");
-  assertStringIncludes(stdout, "~ id=3  name: 1 -> 1 (differs in what is not shown)\n");
-  assertMatch(stdout, /^~ id=4 {2}name: "(.+)" -> "\1" \(differs in what is not shown\)$/m);
+  assertStringIncludes(stdout, "~ id=3  name: 1.0 -> 1\n");
+  assertMatch(stdout, /^~ id=4 {2}name: "(.+)" \(no valid text: x'ff41'\) -> "\1" \(no valid text: x'fe41'\)$/m);
   sql(path, "CREATE TABLE log(line); INSERT INTO log VALUES ('x')");
   await place.json(["checkpoint", "shop", "v2b"]);
   sql(path, "UPDATE log SET rowid = 7");
@@ -186,10 +240,9 @@ Deno.test("diff marks values that differ and read alike, and counts pages where 
   assertStringIncludes(moved, '- rowid=1 line="x"\n+ rowid=7 line="x"\n');
   sql(path, "CREATE VIEW names AS SELECT name FROM item");
   await place.json(["checkpoint", "shop", "v3"]);
-  assertEquals(
-    (await place.taskd("diff", "shop@main@v2c", "shop")).stdout,
-    "shop@main@v2c and shop@main hold the same rows (1 page differs)\n",
-  );
+  const defined = (await place.taskd("diff", "shop@main@v2c", "shop")).stdout;
+  assertMatch(defined, /^shop@main@v2c and shop@main hold the same rows\nsetting schema_version: \d+ -> \d+\n/);
+  assertStringIncludes(defined, "view names: added\n+ CREATE VIEW names AS SELECT name FROM item\n");
 });
 
 Deno.test("export writes a plain database, and over a file only when forced", async () => {
@@ -224,11 +277,42 @@ Deno.test("verify proves a branch whole, and fails when an object is damaged", a
   assertEquals((await place.json(["verify", "shop"], 1)).intact, false);
 });
 
+Deno.test("repair says what was brought back, what is lost, and where the rest is", async () => {
+  await using place = await makePlace();
+  await makeShop(place);
+  assertEquals((await place.taskd("repair", "--all")).stdout, "Nothing is damaged\n");
+  assertEquals((await place.taskd("repair")).code, 2);
+  const { path } = await place.json(["checkout", "shop"]);
+  await place.json(["checkpoint", "shop", "v1"]);
+  sql(String(path), "INSERT INTO item(name) VALUES ('b')");
+  await place.json(["checkpoint", "shop", "v2"]);
+  const copied = await new Deno.Command("cp", { args: ["-a", place.store, `${place.base}/copy`] }).output();
+  assertEquals(copied.code, 0);
+  Deno.removeSync(`${place.store}/checkouts`, { recursive: true });
+  const { lineage } = await place.json(["status", "shop"]).then(({ branch }) => branch as { lineage: string });
+  const newest = [...Deno.readDirSync(`${place.store}/data/${lineage}`)].map(({ name }) => name).sort().at(-1)!;
+  const object = await onlyObject(`${place.store}/data/${lineage}/${newest}`);
+  await Deno.chmod(object, 0o600);
+  await Deno.writeTextFile(object, "gone");
+  const dry = await place.taskd("repair", "shop", "--from", "copy", "--dry-run");
+  assertEquals(dry.code, 0);
+  assertMatch(dry.stdout, /^data\/\S+ would be restored from file:\/\/\S+\/copy\n$/);
+  const { code, stdout } = await place.taskd("repair", "shop");
+  assertEquals(code, 1);
+  assertMatch(stdout, /^shop@main is taken back to txid 1\n {2}Lost: txids 2 to 2, between \S+ \S+ and \S+ \S+\n/);
+  assertMatch(stdout, /\n {2}Lost of shop@main: checkpoints v2\n {2}What it was is kept as shop@main-pre-repair\n/);
+  assertMatch(stdout, /\nWhat was replaced is in damaged\/\w+ of the store\n$/);
+  assertEquals((await place.taskd("repair", "--all", "--from", "copy")).code, 0);
+  assertMatch((await place.taskd("verify", "--all")).stdout, /damaged files? of former repairs below damaged/);
+});
+
 // conformance: 2.shared_flag 8.ro_cache_budget
 Deno.test("branches, databases, lease and status list the store's content", async () => {
   await using place = await makePlace();
-  assertEquals((await place.taskd("branches")).stdout, "There are no branches\n");
-  assertEquals((await place.taskd("databases")).stdout, "There are no databases\n");
+  // Where no location is named, a first look makes the store.
+  const first = { HOME: place.base, BSTORE_STORE: "~/.taskd/store" };
+  assertEquals((await place.taskdIn(first, "branches")).stdout, "There are no branches\n");
+  assertEquals((await place.taskdIn(first, "databases")).stdout, "There are no databases\n");
   await makeShop(place);
   await place.json(["fork", "shop", "try"]);
   assertEquals((await place.json(["databases"])).databases, [{ db: "shop", branches: 2 }]);
@@ -246,7 +330,7 @@ Deno.test("branches, databases, lease and status list the store's content", asyn
   assertMatch((await place.taskd("status", "shop")).stdout, /^checkpoints +v1 .* 数据 \\x1b\[2J$/m);
   const overview = await place.json(["status", "-ro-cache-budget", "1G"]);
   assertEquals((overview.branches as unknown[]).length, 2);
-  assertEquals((overview.ro_cache as { budget_bytes: number }).budget_bytes, 1024 ** 3);
+  assertEquals(typeof overview.ro_cache_bytes, "number");
   assertMatch((await place.taskd("status", "-ro-cache-budget", "1G")).stdout, /^ro cache +.* of 1 GiB \(\d+%\)$/m);
 });
 
@@ -264,7 +348,10 @@ Deno.test("an unreadable branch is listed with the reason, and the others stay u
   }
   const verified = await place.taskd("verify", "--all");
   assertEquals(verified.code, 1);
-  assertMatch(verified.stdout, /^shop@main is DAMAGED .*\n {2}Cannot read the ref .*\nshop@whole is intact /);
+  assertMatch(
+    verified.stdout,
+    /^shop@main is DAMAGED .*\n {2}Cannot read the ref .*\n {4}Run: taskd repair shop@main\nshop@whole is intact /,
+  );
 });
 
 Deno.test("a store may lie behind a symbolic link, and is made with all its parents", async () => {
@@ -294,3 +381,67 @@ async function onlyObject(directory: string): Promise<string> {
   }
   throw new Error("There is no object");
 }
+
+Deno.test("merge brings rows into a branch that went on, shows conflicts, and is taken back", async () => {
+  await using place = await makePlace();
+  const main = await makeShop(place);
+  await place.taskd("fork", "shop", "try");
+  const fork = String((await place.json(["checkout", "shop@try"])).path);
+  sql(fork, "UPDATE item SET name='theirs' WHERE id=1; UPDATE item SET name='new' WHERE id=2");
+  await place.taskd("checkpoint", "shop@try", "one");
+  sql(main, "UPDATE item SET name='ours' WHERE id=1; INSERT INTO item VALUES (3,'c')");
+
+  const merge = ["merge", "shop@try", "--into", "main"];
+  const refused = await place.taskd(...merge);
+  assertEquals(refused.code, 1);
+  assertMatch(refused.stdout, /^1 conflict: nothing was changed in shop@main\n/);
+  assertMatch(refused.stdout, /\nitem +id=1 +name +changed twice +"a" +"ours" +"theirs"\n/);
+  assertStringIncludes(refused.stdout, "taskd merge shop@try --into main --prefer ours|theirs, or --resolve FILE");
+  assertEquals(names(main), ["ours", "b", "c"]);
+
+  const { conflicts } = await place.json([...merge, "--check"], 1) as { conflicts: { kind: string }[] };
+  const decided = conflicts.map(({ kind: _kind, ...place }) => ({ ...place, take: "ours" }))
+    .map(({ table, key, column, take }: Record<string, unknown>) => ({ table, key, column, take }));
+  await Deno.writeTextFile(`${place.base}/decided.json`, JSON.stringify(decided));
+  assertMatch(
+    (await place.taskd(...merge, "--resolve", "decided.json", "--check")).stdout,
+    /^Nothing is in conflict\. It would change in shop@main:\nTABLE .*\nitem +0 +0 +1 +0\n$/,
+  );
+  assertEquals(names(main), ["ours", "b", "c"]);
+  assertMatch(
+    (await place.taskd(...merge, "--resolve", "decided.json")).stdout,
+    /^Merged shop@try into shop@main \(merge [0-9a-f]{8}, txid 3, write lock held for \d+ ms\)\nTABLE/,
+  );
+  assertEquals(names(main), ["ours", "new", "c"]);
+  assertEquals((await place.taskd(...merge)).stdout, "shop@main has all of shop@try: nothing was changed\n");
+
+  sql(main, "INSERT INTO item VALUES (4,'d')");
+  assertEquals((await place.taskd("revert", "shop", "--prefer", "ours")).code, 0);
+  assertEquals(names(main), ["ours", "b", "c", "d"]);
+  assertMatch(
+    (await place.taskd("revert", "shop", "--list")).stdout,
+    /\n[0-9a-f]{8} .* takes back [0-9a-f]{8}\n[0-9a-f]{8} .* taken back\n$/,
+  );
+  for (
+    const [args, code] of [
+      [[...merge, "--prefer", "mine"], "usage"],
+      [[...merge, "--resolve", "none.json"], "not_found"],
+      [["revert", "shop", "0000"], "not_found"],
+    ] as const
+  ) assertEquals((await place.json([...args], code === "usage" ? 2 : 1)).code, code);
+});
+
+Deno.test("reset makes a branch its parent's head, and keeps what it held", async () => {
+  await using place = await makePlace();
+  const main = await makeShop(place);
+  await place.taskd("fork", "shop", "try");
+  const fork = String((await place.json(["checkout", "shop@try"])).path);
+  sql(fork, "DELETE FROM item");
+  await place.taskd("checkpoint", "shop@try", "none");
+  sql(main, "INSERT INTO item VALUES (3,'c')");
+  await place.taskd("checkpoint", "shop", "three");
+  const { stdout } = await place.taskd("reset", "shop@try");
+  assertMatch(stdout, /^Reset shop@try to the head of main \(shared, txid 2\)\nWhat was there before is kept as /);
+  assertEquals(names(fork), ["a", "b", "c"]);
+  assertEquals((await place.json(["reset", "shop"], 1)).code, "conflict");
+});

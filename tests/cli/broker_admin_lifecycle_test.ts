@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { configure, EMBEDDED, isAlive, makeBrokerPlace, startBroker } from "./support/broker_place.ts";
+import { longTest } from "../support/long.ts";
 
 Deno.test("start serves until it is stopped, and leaves nothing behind", async () => {
   await using place = await makeBrokerPlace();
@@ -59,13 +60,16 @@ Deno.test("a second SIGTERM does not cut the graceful stop short", async () => {
 });
 
 // conformance: b1.restart_applies b4.explain.resolves
-Deno.test("a second start replaces the first broker, and changed settings take effect", async () => {
+longTest("a second start replaces the first broker, and changed settings take effect", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   await using first = await startBroker(place);
   assertMatch((await place.taskd("policy", "explain")).stdout, /\ndaemon: in sync\n$/);
   await configure(place, `${EMBEDDED}max_concurrent_tasks: 7\n`);
   assertMatch((await place.taskd("policy", "explain")).stdout, /\ndaemon: divergent: max_concurrent_tasks /);
+  // A socket that is named goes before the one that the home's broker has.
+  const nowhere = await place.taskd("policy", "explain", "--socket", `${place.base}/none.sock`);
+  assertEquals(/\ndaemon: (in sync|divergent)/.test(nowhere.stdout), false, nowhere.stdout);
   await using second = await startBroker(place);
   assertEquals(second.hello.replaced_pid, first.hello.pid);
   assertEquals((await first.ended()).code, 0);
@@ -77,7 +81,7 @@ Deno.test("a second start replaces the first broker, and changed settings take e
 });
 
 // conformance: b4.explain.resolves b4.stats.json
-Deno.test("start, policy explain and stats find the running broker after its socket setting changed", async () => {
+longTest("start, policy explain and stats find the running broker after its socket setting changed", async () => {
   await using place = await makeBrokerPlace({ TASKD_GLOBAL_MAX_TASKS: "9" });
   await configure(place, EMBEDDED);
   await using first = await startBroker(place);
@@ -133,7 +137,7 @@ const BROKEN: readonly { title: string; config: (port: number) => string; code: 
   },
 ];
 
-Deno.test("a start with an unusable configuration fails and leaves the running broker alone", async (t) => {
+longTest("a start with an unusable configuration fails and leaves the running broker alone", async (t) => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   await using broker = await startBroker(place);
@@ -153,7 +157,7 @@ Deno.test("a start with an unusable configuration fails and leaves the running b
   assertEquals((await broker.ended()).code, 0);
 });
 
-Deno.test("a start with unusable keys fails and leaves the running broker alone", async () => {
+longTest("a start with unusable keys fails and leaves the running broker alone", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   await using broker = await startBroker(place);
@@ -192,7 +196,7 @@ Deno.test("a broker that was killed does not block the next start", async () => 
   assertEquals((await next.ended()).code, 0);
 });
 
-Deno.test("a broker of another home directory is neither replaced nor ended", async () => {
+longTest("a broker of another home directory is neither replaced nor ended", async () => {
   await using place = await makeBrokerPlace();
   await using other = await makeBrokerPlace();
   for (const one of [place, other]) await configure(one, EMBEDDED);
@@ -200,6 +204,8 @@ Deno.test("a broker of another home directory is neither replaced nor ended", as
   const { socket, pid } = broker.hello;
   const refused = await other.json(["start", "--socket", socket], 1);
   assertEquals(refused.code, "broker_running");
+  assertStringIncludes(String(refused.error), `the broker of another home directory (pid ${pid}) answers on ${socket}`);
+  assertStringIncludes(String(refused.hint), `broker.socket in ${other.home}/.taskd/config.yaml`);
   assertEquals((await other.json(["stop", "--socket", socket], 1)).code, "broker_unreachable");
   assert(isAlive(pid));
   await place.taskd("stop");
@@ -232,7 +238,7 @@ Deno.test("of concurrent starts one serves, and the others report it", async () 
   }
 });
 
-Deno.test("start --detach returns once the broker serves and logs to a private file", async () => {
+longTest("start --detach returns once the broker serves and logs to a private file", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   const started = await place.json(["start", "--detach"]);
@@ -249,7 +255,7 @@ Deno.test("start --detach returns once the broker serves and logs to a private f
   }
 });
 
-Deno.test("start --detach fails with the broker's reason", async () => {
+longTest("start --detach fails with the broker's reason", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, `${EMBEDDED}audit_root: /etc/hostname/audit\n`);
   const failed = await place.json(["start", "--detach"], 1);

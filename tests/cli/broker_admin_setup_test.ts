@@ -1,6 +1,9 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { existsSync } from "@std/fs/exists";
+import { GH_PATHS } from "../../broker/git/gh.ts";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { configure, EMBEDDED, makeBrokerPlace } from "./support/broker_place.ts";
+import { writeProgram } from "../support/programs.ts";
 
 const SECRET = "sk-test-0123456789abcdef";
 
@@ -33,7 +36,7 @@ Deno.test("init works where settings are broken", async () => {
   assertEquals((await place.json(["init"])).created, [`${place.home}/.taskd/egress.yaml`]);
 });
 
-Deno.test("setup runs unattended, and again without changing anything", async () => {
+longTest("setup runs unattended, and again without changing anything", async () => {
   await using place = await makeBrokerPlace();
   const first = await place.json([...UNATTENDED, ...ENDPOINT]);
   assertEquals(first.changed, {
@@ -162,6 +165,7 @@ if termios.tcgetattr(fd)[3] & termios.ECHO == 0: sys.exit(98)
 sys.stdout.buffer.write(shown)
 sys.exit(os.waitstatus_to_exitcode(status) if not dialogue else 99)
 `;
+import { longTest } from "../support/long.ts";
 
 /** Runs setup at a terminal of its own; 98 is a terminal left without echo, 99 a dialogue that was not finished. */
 async function atTerminal(place: { home: string; base: string }, dialogue: readonly (readonly [string, string])[]) {
@@ -230,7 +234,26 @@ Deno.test("doctor names the place of a broken setting and still runs the other c
   assertMatch(stdout, /^ok +git /m);
 });
 
-Deno.test("a service file is written, printed and removed; another program's is left alone", async () => {
+Deno.test("a program of PATH is found and may be run; one that a repository has brought is not", async () => {
+  const root = await Deno.makeTempDir();
+  const folders = [`${root}/repo/bin`, `${root}/mine`];
+  await Deno.mkdir(`${root}/repo/.git`, { recursive: true });
+  for (const folder of folders) {
+    await Deno.mkdir(folder, { mode: 0o755 });
+    for (const name of ["gh", "notify-send"]) await writeProgram(`${folder}/${name}`, "#!/bin/sh\necho Logged in\n");
+  }
+  await using place = await makeBrokerPlace({ PATH: `${folders.join(":")}:${Deno.env.get("PATH")}` });
+  await configure(place, EMBEDDED);
+  const { stdout } = await place.taskd("doctor");
+  assertStringIncludes(stdout, `${GH_PATHS.find((path) => existsSync(path)) ?? `${root}/mine/gh`}, logged in`);
+  const { permissions: { read } } = await place.json(["start", "--print-permissions"]) as {
+    permissions: { read: string[] };
+  };
+  assertEquals(read.filter((path) => path.startsWith(root)).sort(), [`${root}/mine/gh`, `${root}/mine/notify-send`]);
+  await Deno.remove(root, { recursive: true });
+});
+
+longTest("a service file is written, printed and removed; another program's is left alone", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);
   for (const manager of ["--systemd", "--launchd"]) {

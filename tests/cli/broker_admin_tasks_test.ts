@@ -4,6 +4,7 @@ import { BrokerClient } from "../../broker/client/client.ts";
 import { GitBench, plainGit } from "../broker/git/bench.ts";
 import { ModelServer } from "../support/model_server.ts";
 import { configure, makeBrokerPlace, startBroker } from "./support/broker_place.ts";
+import { longTest } from "../support/long.ts";
 
 const SECRET = "sk-endpoint-0123456789abcdef";
 
@@ -45,7 +46,7 @@ async function reaches(client: BrokerClient, id: string, stage: string): Promise
   }
 }
 
-Deno.test("a task at the gate outlives the broker's replacement, and is approved and pushed after it", async () => {
+longTest("a task at the gate outlives the broker's replacement, and is approved and pushed after it", async () => {
   await using workshop = await makeWorkshop();
   const { place, git, config } = workshop;
   await using first = await startBroker(place);

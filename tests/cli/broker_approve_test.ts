@@ -1,5 +1,10 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
-import { type BrokerHost, DIFF_SHA256, makeBrokerHost, toGate } from "./support/broker.ts";
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { type Binding, bindingDigest } from "../../broker/task/binding.ts";
+import { canonicalJson } from "../../lib/text/canonical_json.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
+import type { TaskView } from "../../broker/api/wire.ts";
+import { type BrokerHost, DIFF_SHA256, makeBrokerHost, type Script, toGate, toPushed } from "./support/broker.ts";
 import { atTerminal, isInstalled } from "./support/terminal.ts";
 
 const REPO = "https://example.com/ada/shop";
@@ -7,6 +12,7 @@ const REPO = "https://example.com/ada/shop";
 /** A task at the gate. */
 async function pendingTask(host: BrokerHost, second_look: string[] = []): Promise<string> {
   host.engine.script = (task, engine) => toGate(task, engine, second_look);
+  host.engine.landing = toPushed;
   const { id } = await host.engine.submit({ repo: REPO, instruction: "Fix \x1b[31mit\nand more" });
   await Promise.all(host.engine.running);
   return id;
@@ -23,7 +29,7 @@ Deno.test("review shows what is known first, then the diff without escapes, then
     "not established:",
     "diff --git a/deno.lock b/deno.lock",
     "+new \\x1b[2J\\u202e\n",
-    "To approve exactly this change:\n" +
+    `To approve exactly this, ${DIFF_SHA256}:\n` +
     `  taskd approve ${id.slice(0, 12)} --diff 9c56cc51b374c3ba --acknowledge lockfile --acknowledge ci_files\n`,
     `To refuse it:\n  taskd deny ${id.slice(0, 12)} "why"\n`,
   ].map((text) => stdout.indexOf(text));
@@ -42,6 +48,25 @@ Deno.test("the command that review ends with approves", async () => {
   assertEquals(host.engine.approvals, [{ id, diff_sha256: DIFF_SHA256, acknowledge: ["lockfile", "ci_files"] }]);
 });
 
+Deno.test("review of a decided task shows the same diff, who decided when, and where it went", async () => {
+  await using host = await makeBrokerHost();
+  const id = await pendingTask(host, ["lockfile"]);
+  const diffOf = (text: string) => /^diff --git [^]*?\n\n/m.exec(text)?.[0];
+  const before = diffOf((await host.taskd("review", id)).stdout);
+  host.engine.landing = () => Promise.resolve();
+  const approved = await host.taskd("approve", id, "--diff", DIFF_SHA256, "--acknowledge", "lockfile", "--no-wait");
+  assertEquals([approved.code, approved.stdout.includes("is being pushed (taskd logs ")], [0, true]);
+  const pushed = { branch: "agent/1", commit: "0123456789".repeat(4) };
+  const task = await host.engine.tasks.reopen(id);
+  await task.move({ from: "pushing", to: "done", outcome: "pushed", reason: "", pushed });
+  const { stdout } = await host.taskd("review", id);
+  assertEquals([before === undefined, diffOf(stdout)], [false, before]);
+  const { approval } = (await host.json(["review", id])).task as TaskView;
+  const who = `the owner of the socket (uid ${Deno.uid()}), via command line`;
+  assertStringIncludes(stdout, `Approved: ${approval!.at}\nApproved by: ${who}\nAcknowledged: lockfile\n`);
+  assertStringIncludes(stdout, `Pushed to agent/1, commit https://example.com/ada/shop/commit/${pushed.commit}\n`);
+});
+
 Deno.test("review --color colours the diff also into a pipe, and never what is in it", async () => {
   await using host = await makeBrokerHost();
   const id = await pendingTask(host);
@@ -52,8 +77,13 @@ Deno.test("review --color colours the diff also into a pipe, and never what is i
 Deno.test("review of a task that does not wait says where it stands; before there is a diff it fails", async () => {
   await using host = await makeBrokerHost();
   const id = await pendingTask(host);
-  await host.engine.deny(id, "no");
-  assertStringIncludes((await host.taskd("review", id)).stdout, "The task is at denied: there is nothing to approve\n");
+  assertEquals((await host.taskd("deny", id, "too \x1b[2Jwide")).code, 0);
+  const who = `the owner of the socket (uid ${Deno.uid()}), via command line`;
+  const { stdout } = await host.taskd("review", id);
+  const [, since] = /The task is at denied: there is nothing to approve\nDenied: (\S+)\nDenied by: /.exec(stdout)!;
+  assertEquals(since, host.engine.tasks.read(id).stage_since);
+  assertStringIncludes(stdout, `Denied by: ${who}\nReason: too \\x1b[2Jwide\n`);
+  assertMatch((await host.taskd("inspect", id)).stdout, /\ndenied by +the owner of the socket .*, via command line\n/);
   assertEquals((await host.json(["review", id])).approve_command, null);
   host.engine.script = () => Promise.resolve();
   const early = await host.engine.submit({ repo: REPO, instruction: "Fix" });
@@ -68,14 +98,14 @@ Deno.test("review says that a record was altered before anything else", async ()
   assertEquals(stdout.split("\n")[0], "THE RECORD OF THIS TASK IS ALTERED OR DAMAGED: row 3 does not follow");
 });
 
-Deno.test("a diff that was altered since it was collected is shown to nobody", async () => {
+Deno.test("a diff that was altered since it was collected is not shown", async () => {
   await using host = await makeBrokerHost();
   const id = await pendingTask(host);
   host.engine.diffs.set(id, host.engine.diffs.get(id)!.replace("+new", "+harmless"));
   const { code, stdout, stderr } = await host.taskd("review", id);
   assertEquals([code, stdout], [1, ""]);
-  assertStringIncludes(stderr, "its diff was altered on the disk");
-  assertEquals((await host.json(["review", id], 1)).code, "corrupt");
+  assertStringIncludes(stderr, "its diff or its brief was altered");
+  assertEquals((await host.json(["review", id], 1)).code, "altered");
 });
 
 Deno.test("approve takes the diff that is named, by 16 digits or more in any case, and no other", async () => {
@@ -95,6 +125,65 @@ Deno.test("approve takes the diff that is named, by 16 digits or more in any cas
   const { code, stdout } = await host.taskd("approve", id.slice(0, 8), "--diff", "9C56CC51B374C3BA");
   assertEquals([code, stdout.startsWith(`Approved ${id}: `)], [0, true]);
   assertEquals(host.engine.approvals.map(({ diff_sha256 }) => diff_sha256), [DIFF_SHA256]);
+});
+
+const PUSHED = { branch: "agent/1", commit: "c".repeat(40) };
+
+const LANDINGS: [string, Script, { code: number; says: RegExp }][] = [
+  ["pushed", toPushed, { code: 0, says: /Pushed: agent\/\S+ https:\/\/example.com\/pull\/7\n$/ }],
+  [
+    "awaiting_ci",
+    async (task) => void await task.move({ from: "pushing", to: "awaiting_ci", pushed: PUSHED }),
+    { code: 0, says: /Pushed: agent\/1\nNext: taskd logs/ },
+  ],
+  [
+    "push_failed",
+    async (task) => void await task.move({ from: "pushing", to: "push_failed", reason: "the host is away" }),
+    { code: 3, says: /push_failed: the host is away\nNext: taskd push/ },
+  ],
+  [
+    "pushed, data waits",
+    async (task) => void await task.move({ from: "pushing", to: "data_waits", reason: "it moved", pushed: PUSHED }),
+    { code: 4, says: /data_waits: it moved\n[^]*Pushed: agent\/1\nNext: taskd push/ },
+  ],
+];
+
+Deno.test("approve and push wait until the change has landed, and their status says how it came out", async () => {
+  await using host = await makeBrokerHost();
+  for (const [standing, script, { code, says }] of LANDINGS) {
+    const id = await pendingTask(host);
+    host.engine.landing = script;
+    const approved = await host.taskd("approve", id, "--diff", DIFF_SHA256);
+    assertEquals([approved.code, approved.stdout], [code, `Approved ${id}: it is at ${standing}\n`], standing);
+    assertMatch(approved.stderr, new RegExp(`^Approved ${id}: its change is being pushed\n[^]*${says.source}`));
+    const record = await host.json(["inspect", id]);
+    const again = await pendingTask(host);
+    host.engine.landing = script;
+    const result = await host.json(["approve", again, "--diff", DIFF_SHA256], code);
+    assertEquals([result.approved, result.followed, (result.task as TaskView).stage], [
+      ...[true, true],
+      (record.task as TaskView).stage,
+    ]);
+    const waiting = await pendingTask(host);
+    host.engine.landing = LANDINGS[2]![1];
+    await host.taskd("approve", waiting, "--diff", DIFF_SHA256);
+    host.engine.round = script;
+    assertEquals((await host.taskd("push", waiting)).code, code, standing);
+  }
+});
+
+Deno.test("approve waits no longer than --timeout, and its last word says that it goes on", async () => {
+  await using host = await makeBrokerHost();
+  const id = await pendingTask(host);
+  host.engine.landing = () => Promise.resolve();
+  const { code, stderr } = await host.taskd("approve", id, "--diff", DIFF_SHA256, "--timeout", "50ms");
+  assertEquals(code, 1);
+  assertStringIncludes(stderr, `The task ${id} is approved, and has not landed within 50ms`);
+  assertStringIncludes(stderr, `It goes on by itself; come back with: taskd logs ${id.slice(0, 12)} -f`);
+  assertEquals(host.engine.tasks.read(id).stage, "pushing");
+  const task = await host.engine.tasks.reopen(id);
+  await task.move({ from: "pushing", to: "push_failed", reason: "away" });
+  assertEquals((await host.json(["push", id, "--timeout", "50ms"], 1)).code, "timed_out");
 });
 
 Deno.test("approve names categories not acknowledged yet, and refuses unknown ones", async () => {
@@ -134,6 +223,105 @@ Deno.test("approve without --diff approves nothing where there is no terminal to
   assertEquals(host.engine.approvals, []);
 });
 
+/** A task whose change has 90 rows of `orders`, `more` of which the brief does not show. */
+async function taskWithRows(host: BrokerHost): Promise<{ id: string; category: string }> {
+  const category = "rows:90:shop@main:orders";
+  const id = await pendingTask(host, [category]);
+  const counts = { rows_added: 90, rows_removed: 0, rows_changed: 0 };
+  const none = { more_tables: 0, schema: [], more_schema: 0, other_changes: false };
+  const tables = [{ table: "orders", change: "changed" as const, ...counts }];
+  const databases = [{ db: "shop", base: "main", changed: true, tables, ...none }];
+  host.engine.briefs.set(id, { ...host.engine.briefs.get(id)!, databases });
+  host.engine.rows = ({ cursor = "0", limit = 100 }) => {
+    const to = Math.min(90, Number(cursor) + limit);
+    const rows = Array.from({ length: to - Number(cursor) }, (_, at) => ({
+      change: "added" as const,
+      key: { id: Number(cursor) + at + 1 },
+      after: { name: "\x1b[2J" },
+    }));
+    return { rows, ...(to < 90 && { next: String(to) }) };
+  };
+  return { id, category };
+}
+
+Deno.test("review --all and --table print every row of a database, safe to print", async () => {
+  await using host = await makeBrokerHost();
+  const { id } = await taskWithRows(host);
+  for (const words of [["--all"], ["--table", "orders"]]) {
+    const { stdout } = await host.taskd("review", id, ...words);
+    assertEquals(stdout.match(/^\+ id=\d+ name=.*u001b\[2J"$/gm)?.length, 90, stdout);
+    assertEquals(stdout.includes("To see every row"), false);
+  }
+  const short = await host.taskd("review", id);
+  assertStringIncludes(short.stdout, `To see every row: taskd review ${id.slice(0, 12)} --table orders\n`);
+  const { stdout } = await host.taskd("review", id, "--all", "--json");
+  const [first, ...rows] = stdout.trimEnd().split("\n").map((line) => JSON.parse(line));
+  assertEquals([first.ok, rows.length, rows[89].key], [true, 90, { id: 90 }]);
+  assertEquals((await host.json(["review", id, "--table", "ordres"], 1)).code, "not_found");
+});
+
+Deno.test("review --all after a denial says which rows are no longer kept, and shows all else", async () => {
+  await using host = await makeBrokerHost();
+  const { id } = await taskWithRows(host);
+  await host.engine.deny(id, "no");
+  host.engine.rows = () => {
+    throw new TaskdError("not_found", "shop@task-1 is gone\x1b[2J, and was not promoted");
+  };
+  const { code, stdout } = await host.taskd("review", id, "--all");
+  assertEquals(code, 0);
+  assertStringIncludes(
+    stdout,
+    "orders: 90 rows\nnot kept after the decision, beyond the brief: shop@task-1 is gone\\x1b",
+  );
+  assertStringIncludes(stdout, "The task is at denied: there is nothing to approve\n");
+  const lines = (await host.taskd("review", id, "--all", "--json")).stdout.trimEnd().split("\n");
+  assertEquals(lines.map((line) => Object.keys(JSON.parse(line)).at(-1)), ["approve_command", "gone"]);
+  // While it waits, what cannot be shown is an error.
+  const waiting = await taskWithRows(host);
+  host.engine.rows = () => {
+    throw new TaskdError("not_found", "shop@task-1 is gone");
+  };
+  assertEquals((await host.taskd("review", waiting.id, "--all")).code, 1);
+});
+
+Deno.test("rows that do not belong to the change at the gate are not printed", async () => {
+  await using host = await makeBrokerHost();
+  const { id } = await taskWithRows(host);
+  const { engine } = host;
+  const view = engine.view.bind(engine);
+  const [oid, some] = ["c".repeat(40), "d".repeat(64)];
+  const result = { lineage: "l", txid: 1, image_sha256: some, changeset: { root: some, leaves: 1 } };
+  const bound: Omit<Binding, "task_id" | "second_look" | "shown_sha256"> = {
+    format: "taskd approval 1",
+    record: { rows: 0, sha256: some },
+    repository: "https://example.com/ada/shop",
+    base: { commit: oid, tree: oid, branch: "main" },
+    tree: oid,
+    change_sha256: some,
+    commit_message: "Say hello\n",
+    pull_request: { title: "Say hello", body_sha256: some, draft: false },
+    databases: [{ db: "shop", base: "main", base_lineage: "l", base_txid: 0, result }],
+    flags_sha256: some,
+    brief_sha256: sha256Hex(canonicalJson(await engine.brief(id))),
+    policy_sha256: some,
+    egress_sha256: some,
+    settings_sha256: some,
+  };
+  engine.view = async (of) => {
+    const task = await view(of);
+    const shown_sha256 = sha256Hex(await engine.diff(of));
+    const binding = { ...bound, task_id: of, shown_sha256, second_look: task.gate!.second_look };
+    return { ...task, gate: { ...task.gate!, diff_sha256: bindingDigest(binding), binding } };
+  };
+  for (const proof of [{}, { proof: { index: 0, path: [] } }]) {
+    const { rows } = engine;
+    engine.rows = (query) => ({ ...rows(query), ...proof });
+    const { code, stdout, stderr } = await host.taskd("review", id, "--all");
+    assertEquals([code, stdout.includes("+ id=1")], [1, false], stdout);
+    assertStringIncludes(stderr, "Cannot show the rows of orders: they are not those at the gate");
+  }
+});
+
 const has_terminal = await isInstalled("script");
 const why = has_terminal ? "" : " (ignored: script is not installed)";
 
@@ -171,6 +359,27 @@ Deno.test({
 });
 
 Deno.test({
+  name: `at a terminal, rows are read page by page, or acknowledged by their number${why}`,
+  ignore: !has_terminal,
+  fn: async () => {
+    await using host = await makeBrokerHost();
+    const read = await taskWithRows(host);
+    const { seen, code } = await atTerminal(host, ["approve", read.id], "y\ny\ny\ny\ny\n");
+    assertEquals(code, 0, seen);
+    assertStringIncludes(seen, "Go on: 10 rows of shop@main orders?");
+    const rows = (id: string) => host.engine.tasks.read(id).approval?.seen?.filter(({ part }) => part === "rows");
+    assertEquals(rows(read.id), [{ part: "rows", name: "shop@main orders", from: 1, to: 90, of: 90 }]);
+    const left = await taskWithRows(host);
+    const refused = await atTerminal(host, ["approve", left.id], "y\ny\nn\nn\n");
+    assertEquals(refused.code, 1, refused.seen);
+    assertStringIncludes(refused.seen, "50 rows of shop@main orders not read: acknowledge that?");
+    assertEquals((await atTerminal(host, ["approve", left.id], "y\ny\nn\ny\ny\n")).code, 0);
+    assertEquals(rows(left.id), [{ part: "rows", name: "shop@main orders", from: 1, to: 40, of: 90 }]);
+    assertEquals(host.engine.approvals.map(({ acknowledge }) => acknowledge), [[read.category], [left.category]]);
+  },
+});
+
+Deno.test({
   name: `submit at a terminal keeps one line up to date and leaves the stages behind it${why}`,
   ignore: !has_terminal,
   fn: async () => {
@@ -188,4 +397,18 @@ Deno.test({
     assertStringIncludes(seen, "\r\x1b[K");
     assertStringIncludes(seen, "Next: taskd review ");
   },
+});
+
+Deno.test("inspect --verify says what holds, safe to print, and fails where something does not", async () => {
+  await using host = await makeBrokerHost();
+  const id = await pendingTask(host);
+  const good = await host.taskd("inspect", id, "--verify");
+  assertEquals([good.code, good.stdout.includes("holds: \\x1b[31mred"), good.stdout.includes("\nverified\n")], [
+    0,
+    true,
+    true,
+  ]);
+  host.engine.altered.add(id);
+  const bad = await host.taskd("inspect", id, "--verify");
+  assertEquals([bad.code, bad.stdout.includes("FAILS"), bad.stdout.includes("\nverified\n")], [1, true, false]);
 });

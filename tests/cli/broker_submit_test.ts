@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
 import { makeBrokerHost, type Script, SPEND, toGate, toPushed } from "./support/broker.ts";
-import { textLines } from "./support/daemon.ts";
+import { textLines } from "../support/text_lines.ts";
+import { longTest } from "../support/long.ts";
 
 const REPO = "https://example.com/ada/shop";
 
@@ -103,7 +104,7 @@ Deno.test("submit --detach prints the id and waits for nothing", async () => {
   assertEquals([result.ok, result.stage, result.followed], [true, "admission", false]);
 });
 
-Deno.test("submit --wait goes past the gate, and exits with 0 only for what was wanted", async () => {
+Deno.test("submit --wait goes past the gate, and exits with 0 only for a success", async () => {
   await using host = await makeBrokerHost();
   host.engine.script = whole;
   const pushed = await host.taskd("submit", REPO, "Fix", "--wait");
@@ -270,7 +271,7 @@ Deno.test("a refused submission says why and what to do", async () => {
   assertEquals((await host.json(["submit", REPO, "Fix"], 1)).code, "ceiling_reached");
 });
 
-Deno.test("every client says how to start a broker that is not there", async () => {
+longTest("every client says how to start a broker that is not there", async () => {
   await using host = await makeBrokerHost();
   await host.stop();
   for (

@@ -2,7 +2,8 @@ import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { AGENTS } from "../../broker/agents.ts";
 import { STAGES } from "../../broker/task/stages.ts";
 import { findCommand } from "../../cli/table/commands.ts";
-import { type BrokerHost, makeBrokerHost, type Script, SPEND, toGate } from "./support/broker.ts";
+import { type BrokerHost, makeBrokerHost, type Script, SPEND, toGate, toPushed } from "./support/broker.ts";
+import { longTest } from "../support/long.ts";
 
 const REPO = "https://example.com/ada/shop";
 
@@ -115,7 +116,7 @@ Deno.test("inspect of a task without a brief says so, and one whose record was a
   assertEquals((await host.json(["inspect", id], 1)).ok, true);
 });
 
-Deno.test("a prefix that names no task, several, or nothing at all is an error that says so", async () => {
+longTest("a prefix that names no task, several, or nothing at all is an error that says so", async () => {
   await using host = await makeBrokerHost();
   const ids: string[] = [];
   // Of seventeen ids, two begin with the same digit.
@@ -130,7 +131,7 @@ Deno.test("a prefix that names no task, several, or nothing at all is an error t
     ["\x1b[2J", 2, /it is not the beginning of a task id/],
     ["f".repeat(32), 1, /no task has an id that begins so/],
   ];
-  for (const command of ["inspect", "logs", "review", "approve", "deny", "kill", "retry"]) {
+  for (const command of ["inspect", "logs", "review", "approve", "deny", "kill", "push", "retry"]) {
     for (const [prefix, status, message] of table) {
       const { code, stderr, stdout } = await host.taskd(command, prefix);
       assertEquals([code, stdout], [status, ""], `${command} ${prefix}: ${stderr}`);
@@ -187,6 +188,47 @@ Deno.test("deny and kill end a task, with the reason that is given", async () =>
   assertEquals((await host.json(["kill", killed], 1)).code, "wrong_state");
 });
 
+Deno.test("push begins another round and says how it came out: 0 when it landed, 3 when it waits", async () => {
+  await using host = await makeBrokerHost();
+  const data: { pushed?: { branch: string; commit: string } } = {};
+  const waits: Script = async (task, engine) => {
+    await toGate(task, engine);
+    await engine.approve(task.id, { diff_sha256: task.record.gate!.diff_sha256, acknowledge: [] });
+    const { pushed } = data;
+    await task.move(
+      pushed === undefined
+        ? { from: "pushing", to: "push_failed", reason: "the host is away" }
+        : { from: "pushing", to: "data_waits", reason: "shop@main has moved", pushed },
+    );
+  };
+  const id = await submitted(host, waits);
+  const short = id.slice(0, 12);
+  host.engine.base_notes.push("main has moved on by 1 commit \x1b[2J");
+  assertStringIncludes(
+    (await host.taskd("review", id)).stdout,
+    "\nsince then: main has moved on by 1 commit \\x1b[2J\n",
+  );
+  const [, row] = cells((await host.taskd("tasks")).stdout);
+  assertEquals(row?.[2], "push_failed");
+  assertMatch(
+    (await host.taskd("inspect", id)).stdout,
+    /the host is away[^]*Next: taskd push [0-9a-f]{12} or taskd kill/,
+  );
+  host.engine.round = async (task) =>
+    void await task.move({ from: "pushing", to: "push_failed", reason: "the host is still away" });
+  const again = await host.taskd("push", id);
+  assertEquals(again.code, 3);
+  assertStringIncludes(again.stderr, "push_failed: the host is still away");
+  assertStringIncludes(again.stderr, `Next: taskd push ${short}`);
+  host.engine.round = toPushed;
+  assertEquals((await host.json(["push", id])).outcome, "pushed");
+  assertEquals((await host.json(["push", id], 1)).code, "wrong_state");
+
+  data.pushed = { branch: "agent/1", commit: "c".repeat(40) };
+  await submitted(host, waits);
+  assertEquals(cells((await host.taskd("tasks")).stdout)[1]?.[2], "pushed, data waits");
+});
+
 Deno.test("kill says whether the task has ended, or is about to", async () => {
   await using host = await makeBrokerHost();
   const running: Script = async (task) => void await task.move({ from: "admission", to: "staging" });
@@ -210,10 +252,13 @@ Deno.test("pending lists what waits, since when and until when, and what needs a
 Deno.test("prune says which records go, of tasks that ended so long ago", async () => {
   await using host = await makeBrokerHost();
   const id = await submitted(host, ends);
-  assertEquals((await host.taskd("prune", "--older-than", "30d")).stdout, "0 tasks removed\n");
+  assertEquals(
+    (await host.taskd("prune", "--older-than", "30d")).stdout,
+    "mirror of https://code.example/a, 2 KiB\n0 tasks and 1 mirror removed\n",
+  );
   assertEquals(
     (await host.taskd("prune", "--older-than", "0", "--dry-run")).stdout,
-    `${id}\n1 task would be removed\n`,
+    `${id}\nmirror of https://code.example/a, 2 KiB\n1 task and 1 mirror would be removed\n`,
   );
   assertEquals((await host.json(["prune", "--older-than", "0"])).pruned, [id]);
   assertEquals((await host.taskd("prune")).code, 2);
@@ -226,7 +271,7 @@ Deno.test("queue add, list and cancel", async () => {
   const id = (await host.taskd("queue", "add", REPO, "Translate \x1b[2J", "--agent", "gemini")).stdout.trim();
   assertMatch(id, /^[0-9a-f]{32}$/);
   const [, row] = cells((await host.taskd("queue", "list")).stdout);
-  assertEquals(row!.toSpliced(1, 1), [id.slice(0, 12), "queued", "-", "gemini", REPO, "Translate \\x1b[2J"]);
+  assertEquals(row!.toSpliced(1, 1), [id.slice(0, 12), "queued", "-", "gemini", REPO, "Translate \\x1b[2J", "-"]);
   await host.json(["queue", "add", REPO, "For the default agent"]);
   assertEquals(cells((await host.taskd("queue", "list")).stdout).at(-1)!.at(4), "-");
   assertEquals((await host.taskd("queue", "cancel", id.slice(0, 12))).stdout, `Cancelled ${id.slice(0, 12)}\n`);

@@ -2,8 +2,10 @@ import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes 
 import { DatabaseSync } from "node:sqlite";
 import { connect } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { startDaemon, textLines } from "./support/daemon.ts";
+import { startDaemon } from "./support/daemon.ts";
+import { textLines } from "../support/text_lines.ts";
 import { makePlace } from "./support/taskd.ts";
+import { longTest } from "../support/long.ts";
 
 function write(path: string, statements: string): void {
   const db = new DatabaseSync(path);
@@ -25,7 +27,40 @@ Deno.test("serve logs its socket, refuses a second daemon, and stops cleanly", a
   assertEquals((await place.json(["session", "status"], 1)).code, "daemon_unreachable");
 });
 
-Deno.test("a daemon outlives the reader of its log", async () => {
+longTest("session open says on stderr what it did about a checkout behind its branch", async () => {
+  await using place = await makePlace();
+  let path: string;
+  {
+    await using daemon = await startDaemon(place);
+    await place.json(["create", "shop"]);
+    path = (await place.taskd("session", "open", "shop")).stdout.trim();
+    const app = new DatabaseSync(path);
+    app.exec("CREATE TABLE t(v); INSERT INTO t VALUES(1)");
+    await place.json(["session", "flush", "shop"]);
+    app.exec("INSERT INTO t VALUES(2)");
+    const log = Deno.readFileSync(`${path}-wal`);
+    app.exec("INSERT INTO t VALUES(3)");
+    await place.json(["session", "flush", "shop"]);
+    await daemon.stop("SIGKILL");
+    app.close();
+    Deno.writeFileSync(`${path}-wal`, log);
+  }
+  await using _daemon = await startDaemon(place);
+  const { stdout, stderr } = await place.taskd("session", "open", "shop");
+  assertEquals(stdout.trim(), path);
+  assertMatch(
+    stderr,
+    /^The file of shop@main was behind its head, which is restored; what it held is .* main-found\n$/,
+  );
+  await place.json(["session", "flush", "shop"]);
+  for (const [address, rows] of [["shop", "1,2,3"], ["shop@main-found", "1,2"]] as const) {
+    await place.json(["export", address, `${place.store}/out.db`, "--force"]);
+    using db = new DatabaseSync(`${place.store}/out.db`);
+    assertEquals(db.prepare("SELECT group_concat(v) AS v FROM t").get()?.v, rows);
+  }
+});
+
+longTest("a daemon outlives the reader of its log", async () => {
   await using place = await makePlace();
   await using daemon = await startDaemon(place);
   await daemon.leaveLog();
@@ -110,7 +145,7 @@ Deno.test("rollback closes and reopens the live session only with --reopen", asy
   write(path, "CREATE TABLE later(a)");
 });
 
-Deno.test("a killed daemon does not hinder the next one", async () => {
+longTest("a killed daemon does not hinder the next one", async () => {
   await using place = await makePlace();
   await using daemon = await startDaemon(place);
   await place.json(["create", "shop"]);
@@ -125,7 +160,7 @@ Deno.test("a killed daemon does not hinder the next one", async () => {
   assertEquals(again.hello.socket, daemon.hello.socket);
 });
 
-Deno.test("over the socket, files outside the store need a directory that serve was granted", async () => {
+longTest("over the socket, files outside the store need a directory that serve was granted", async () => {
   await using place = await makePlace();
   for (const name of ["open", "closed"]) {
     await Deno.mkdir(`${place.base}/${name}`);

@@ -1,6 +1,8 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { systemClock } from "../../lib/clock.ts";
+import { longTest } from "../support/long.ts";
+import { startDaemon } from "./support/daemon.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
 
 /** Large enough that its copy is far from done when the first byte of it is seen. */
@@ -43,3 +45,19 @@ for (const [signal, status] of [["SIGINT", 130], ["SIGTERM", 143]] as const) {
     assertEquals([...Deno.readDirSync(`${place.store}/tmp`)], []);
   });
 }
+
+longTest("a command ends when the daemon is stopped and does not answer, and says so", async () => {
+  await using place = await makePlace();
+  await using daemon = await startDaemon(place);
+  const { pid } = daemon.hello;
+  Deno.kill(pid, "SIGSTOP");
+  try {
+    const { code, stderr } = await place.taskd("branches");
+    assertEquals(code, 1);
+    assertStringIncludes(stderr, "has been silent for 30 seconds");
+    assertStringIncludes(stderr, "kill -CONT");
+  } finally {
+    Deno.kill(pid, "SIGCONT");
+  }
+  assertEquals((await place.json(["branches"])).branches, []);
+});

@@ -32,10 +32,10 @@ async function ask(place: Place, requests: object[]): Promise<{ answers: Map<num
   await writer.write(new TextEncoder().encode(lines));
   await writer.close();
   const { code, stdout, stderr } = await child.output();
-  const told = new TextDecoder().decode(stderr);
-  assertEquals(code, 0, told);
+  const reported = new TextDecoder().decode(stderr);
+  assertEquals(code, 0, reported);
   const answers = new TextDecoder().decode(stdout).trim().split("\n").map((line) => JSON.parse(line) as Answer);
-  return { answers: new Map(answers.map((answer) => [answer.id, answer])), stderr: told };
+  return { answers: new Map(answers.map((answer) => [answer.id, answer])), stderr: reported };
 }
 
 const call = (id: number, name: string, given: object = {}) => ({
@@ -43,7 +43,7 @@ const call = (id: number, name: string, given: object = {}) => ({
   method: "tools/call",
   params: { name, arguments: given },
 });
-const told = (answer: Answer | undefined) => JSON.parse(answer!.result.content![0]!.text);
+const reported = (answer: Answer | undefined) => JSON.parse(answer!.result.content![0]!.text);
 
 Deno.test("taskd mcp lists its tools and marks those that only read", async () => {
   await using place = await makePlace();
@@ -59,21 +59,26 @@ Deno.test("taskd mcp lists its tools and marks those that only read", async () =
   assertMatch(stderr, /serving \d+ tools/);
 });
 
+Deno.test("no tool of taskd mcp reads or decides what waits for approval: its clients are agents", () => {
+  const gate = /approve|deny|pending|review|task|brief|kill|push/;
+  assertEquals(TOOLS.map(({ name }) => name).filter((name) => gate.test(name)), []);
+});
+
 Deno.test("an agent makes a database, and gets its answer though its input has ended", async () => {
   await using place = await makePlace();
   const { answers } = await ask(place, [call(1, "create", { db: "shop" })]);
-  assertEquals(told(answers.get(1)).txid, 1);
-  assertEquals(told(answers.get(1)), answers.get(1)!.result.structuredContent);
+  assertEquals(reported(answers.get(1)).txid, 1);
+  assertEquals(reported(answers.get(1)), answers.get(1)!.result.structuredContent);
   const { answers: later } = await ask(place, [
     call(1, "fork", { db: "shop", new_branch: "try" }),
     call(2, "checkpoint", { db: "shop", name: "v1", note: "first" }),
     call(3, "verify", { db: "shop" }),
     call(4, "status", { db: "shop" }),
   ]);
-  assertEquals(told(later.get(1)).mode, "shared");
-  assertEquals(told(later.get(2)).checkpoint, "v1");
-  assertEquals(told(later.get(3)).intact, true);
-  assertEquals(told(later.get(4)).branch.db, "shop");
+  assertEquals(reported(later.get(1)).mode, "shared");
+  assertEquals(reported(later.get(2)).checkpoint, "v1");
+  assertEquals(reported(later.get(3)).intact, true);
+  assertEquals(reported(later.get(4)).branch.db, "shop");
 });
 
 Deno.test("wrong arguments and unknown tools are errors with their code and hint", async () => {
@@ -94,7 +99,7 @@ Deno.test("wrong arguments and unknown tools are errors with their code and hint
   ];
   for (const [id, code] of expected) {
     assert(answers.get(id)!.result.isError);
-    assertEquals(told(answers.get(id)).code, code);
+    assertEquals(reported(answers.get(id)).code, code);
   }
-  assertStringIncludes(told(answers.get(4)).hint, "taskd serve");
+  assertStringIncludes(reported(answers.get(4)).hint, "taskd serve");
 });

@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { COMMANDS, findCommand } from "../../cli/table/commands.ts";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
 import type { CommandSpec, PositionalSpec } from "../../cli/plan/command_spec.ts";
+import { scaledTest, shortened } from "../support/long.ts";
 import type { ProbeReport } from "./support/probe.ts";
 
 const STORE = ["read the store", "write the store", "run cp", "ask for the file system's type"];
@@ -15,7 +16,7 @@ const BUCKET = [
 ];
 const NAMED = ["read the file named in the call", "write the file named in the call"];
 
-/** What each command may do, told here a second time so that a slip in the table is seen. */
+/** What each command may do, listed here a second time so that a slip in the table is seen. */
 function expected(command: CommandSpec, route: "store" | "socket"): string[] {
   const name = command.name;
   if (["version", "help", "completion"].includes(name)) return [];
@@ -90,9 +91,9 @@ async function probe(command: CommandSpec, route: "store" | "socket", where: Whe
 async function compare(command: CommandSpec, route: "store" | "socket", where: Where): Promise<void> {
   const { inside, outside } = await probe(command, route, where);
   const allowed = Object.keys(inside).filter((attempt) => inside[attempt] === "done");
-  const wanted = expected(command, route);
-  if (where === "bucket" && wanted.includes("write the store")) wanted.push(...BUCKET);
-  assertEquals(allowed.toSorted(), wanted.toSorted(), JSON.stringify(inside));
+  const required = expected(command, route);
+  if (where === "bucket" && required.includes("write the store")) required.push(...BUCKET);
+  assertEquals(allowed.toSorted(), required.toSorted(), JSON.stringify(inside));
   for (const [attempt, outcome] of Object.entries({ ...inside, ...outside })) {
     if (!allowed.includes(attempt)) assertEquals(outcome, "refused", attempt);
   }
@@ -105,18 +106,20 @@ async function denoDirectory(): Promise<string> {
   return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
-for (const command of COMMANDS.filter(({ uses }) => uses !== "home")) {
-  for (const route of command.uses === "branches" ? ["store", "socket"] as const : ["store"] as const) {
-    const how = command.uses === "branches" ? ` (on the ${route})` : "";
-    Deno.test(`${command.name}${how} can do what it needs and is refused everything else`, async () => {
-      await compare(command, route, "directory");
-    });
-  }
+const ROUTED = COMMANDS.filter(({ uses }) => uses !== "home").flatMap((command) =>
+  (command.uses === "branches" ? ["store", "socket"] as const : ["store"] as const).map((route) => ({ command, route }))
+);
+for (const { command, route } of shortened(ROUTED, 24)) {
+  const how = command.uses === "branches" ? ` (on the ${route})` : "";
+  scaledTest(`${command.name}${how} can do what it needs and is refused everything else`, async () => {
+    await compare(command, route, "directory");
+  });
 }
 
-for (const command of COMMANDS.filter(({ uses }) => ["store", "stores", "branches", "serve"].includes(uses))) {
+const STORING = COMMANDS.filter(({ uses }) => ["store", "stores", "branches", "serve"].includes(uses));
+for (const command of shortened(STORING, 6)) {
   const how = command.uses === "stores" ? "to a bucket" : "on a bucket";
-  Deno.test(`${command.name} ${how} reaches its server and what the SDK needs, nothing else`, async () => {
+  scaledTest(`${command.name} ${how} reaches its server and what the SDK needs, nothing else`, async () => {
     await compare(command, "store", "bucket");
   });
 }
@@ -216,14 +219,14 @@ async function probeHome(command: CommandSpec): Promise<ProbeReport> {
   }
 }
 
-for (const command of COMMANDS.filter(({ uses }) => uses === "home")) {
-  Deno.test(`${command.name} can do what it needs in the home directory and is refused everything else`, async () => {
+for (const command of shortened(COMMANDS.filter(({ uses }) => uses === "home"), 8)) {
+  scaledTest(`${command.name} can do what it needs in the home directory and is refused everything else`, async () => {
     const { inside, outside } = await probeHome(command);
-    const wanted = HOME[command.name];
-    assert(wanted, `${command.name} is not in the table`);
+    const required = HOME[command.name];
+    assert(required, `${command.name} is not in the table`);
     const allowed = (attempts: Record<string, string>) =>
       Object.keys(attempts).filter((attempt) => attempts[attempt] !== "refused").toSorted();
-    const expected = [wanted.inside.toSorted(), (wanted.outside ?? []).toSorted()];
+    const expected = [required.inside.toSorted(), (required.outside ?? []).toSorted()];
     assertEquals([allowed(inside), allowed(outside)], expected, JSON.stringify({ inside, outside }));
     assert(Object.keys(outside).length > 30);
   });

@@ -73,7 +73,7 @@ Deno.test("--print-permissions shows a call's own set and does nothing", async (
       `read   ${place.store} ${files}`,
       `write  ${place.store}`,
       "net    nothing",
-      "run    /usr/bin/cp",
+      "run    /usr/bin/cp /usr/bin/lslocks",
       "env    nothing",
       "sys    statfs",
       "ffi    nothing",
@@ -105,10 +105,11 @@ Deno.test("a reader that has seen enough is no failure", async () => {
 });
 
 Deno.test({
-  name: "a result that cannot be written is told on stderr, and the call fails",
+  name: "a result that cannot be written is reported on stderr, and the call fails",
   ignore: Deno.build.os !== "linux",
   fn: async () => {
     await using place = await makePlace();
+    await place.json(["create", "shop"]);
     const main = new URL("../../cli/main.ts", import.meta.url).pathname;
     for (
       const words of [["help"], ["databases"], ["databases", "--json"], ["help", "fork", "--json"], ["frok", "--json"]]
@@ -120,14 +121,14 @@ Deno.test({
       const text = new TextDecoder().decode(stderr);
       const why = words[0] === "frok"
         ? /^taskd: Unknown command "frok"\n/
-        : /^taskd: Cannot write the result to stdout: No space/;
+        : /^taskd: Cannot write the result to stdout: No space.*\n {2}What the command did is done: do not repeat it/;
       assertMatch(text, why);
       assertEquals([code, text.includes("defect")], [words[0] === "frok" ? 2 : 1, false]);
     }
   },
 });
 
-Deno.test("a defect in a command's thread is told as one, and fails", async () => {
+Deno.test("a defect in a command's thread is reported as one, and fails", async () => {
   await using place = await makePlace();
   const main = new URL("./support/crash_main.ts", import.meta.url).pathname;
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { walkSync } from "@std/fs/walk";
 import { FaultProxy } from "../support/fault_proxy.ts";
 import { startMinio } from "../support/minio.ts";
 import type { S3Server } from "../support/s3_server.ts";
@@ -48,7 +49,7 @@ for (const [name, server] of [["MinIO", () => minio], ["versitygw", () => versit
     await place.json(["export", "shop@main@v2", "out.db"]);
     assertEquals(await dumpDigest(`${place.base}/out.db`), await dumpDigest(path));
 
-    for (const branch of ["old", "main-pre-rollback"]) await place.json(["destroy", `shop@${branch}`]);
+    for (const branch of ["old", "main-pre-rollback"]) await place.json(["destroy", `shop@${branch}`, "--no-safety"]);
     assert(Number((await place.json(["gc", "--grace", "0"])).tombstoned) > 0);
     assert(Number((await place.json(["gc", "--grace", "0"])).deleted) > 0);
     const { branches } = await place.json(["branches"]) as { branches: Record<string, unknown>[] };
@@ -77,9 +78,9 @@ Deno.test("-workspace names the directory of checkouts, and with it who meets wh
   assertEquals([code, String(error).endsWith("it is another store's")], ["usage", true]);
 });
 
-longTest("what does not reach a store is told in words of its own, and never with a secret", async () => {
+longTest("what does not reach a store is reported in words of its own, and never with a secret", async () => {
   const secret = minio.credentials.secret_access_key;
-  const told = async (env: Record<string, string>, words: string[] = []) => {
+  const reported = async (env: Record<string, string>, words: string[] = []) => {
     await using place = await makeBucketPlace(minio, { env });
     const { code, stdout, stderr } = await place.taskd("branches", ...words);
     assertEquals(stdout, "");
@@ -100,7 +101,7 @@ longTest("what does not reach a store is told in words of its own, and never wit
     [2, "usage", "is its own", { BSTORE_STORE: "here", BSTORE_WORKSPACE: "there" }],
   ];
   for (const [code, short, words, env, more] of table) {
-    const outcome = await told(env, more);
+    const outcome = await reported(env, more);
     assertEquals(outcome.slice(0, 2), [code, short], outcome[2]);
     assertStringIncludes(outcome[2], words);
   }
@@ -161,6 +162,31 @@ longTest(
     }
   },
 );
+
+longTest("repair takes what a directory has lost from a copy in a bucket, and writes nothing there", async () => {
+  await using local = await makeLocal();
+  await using host = await makeBucketPlace(minio);
+  await host.json(["copy-store", local.store, host.store]);
+  const lost = [...walkSync(`${local.store}/data`, { includeDirs: false })].filter(({ name }) => name !== "base.json");
+  for (const { path } of lost) Deno.removeSync(path);
+  // Nor anything local that proves what is lost.
+  for (const folder of ["checkouts", "checkouts-ro"]) {
+    await Deno.remove(`${local.store}/${folder}`, { recursive: true }).catch(() => {});
+  }
+  assertEquals((await host.json(["repair", "--all", "-store", local.store], 1)).moved, []);
+  const { error, code } = await host.json(["repair", "--all", "-store", local.store, "--from", newLocation(minio)], 1);
+  assertEquals([code, String(error).endsWith("no store is there")], ["not_a_store", true]);
+  await using proxy = new FaultProxy(minio.endpoint);
+  const written: string[] = [];
+  proxy.plan = ({ method, target }) => {
+    if (method !== "GET" && method !== "HEAD") written.push(`${method} ${target}`);
+    return undefined;
+  };
+  const from = ["--from", host.store, "--s3-endpoint", proxy.endpoint];
+  const { restored, left } = await host.json(["repair", "--all", "-store", local.store, ...from]);
+  assertEquals([(restored as unknown[]).length, left, written], [lost.length, [], []]);
+  assertEquals((await host.json(["verify", "--all", "-store", local.store])).intact, true);
+});
 
 longTest("copy-store touches neither a place that is taken nor one that holds no store", async () => {
   await using one = await makeLocal();

@@ -28,14 +28,14 @@ Deno.test({
     const help = await atTerminal(host, ["help"], "", { term: "dumb" });
     assertPlain(help.seen);
     assertEquals(help.seen, able.seen.replaceAll("\x1b[1m", "").replaceAll("\x1b[22m", ""));
-    const told = await atTerminal(host, submit, "", { term: "dumb" });
-    assertPlain(told.seen);
-    assertStringIncludes(told.seen, "first\r\n");
+    const reported = await atTerminal(host, submit, "", { term: "dumb" });
+    assertPlain(reported.seen);
+    assertStringIncludes(reported.seen, "first\r\n");
   },
 });
 
 Deno.test({
-  name: `the demo tells its story to a dumb terminal in plain lines${why}`,
+  name: `the demo prints plain lines on a dumb terminal${why}`,
   ignore: !has_terminal,
   fn: async () => {
     await using host = await makeBrokerHost();

@@ -86,7 +86,7 @@ export const SECTIONS: readonly Section[] = [
     precedence: "error, pending, active, dirty, detached, idle: the first that applies.",
     exclusive: "`error` and `pending` never both apply.",
     leased_and_edited: "A branch that is leased and edited is `active`.",
-    dirty_by_content: "Whether a branch is dirty is told by its content, never by size and time alone.",
+    dirty_by_content: "Whether a branch is dirty is decided by its content, never by size and time alone.",
     claims: "A claim does not show in the state, and refuses an open.",
   }),
   section(4, "Endpoints", {
@@ -133,7 +133,7 @@ export const SECTIONS: readonly Section[] = [
     "type.dropped_slow_consumer": "`dropped_slow_consumer`, only to the one that is dropped.",
     same_events: "Both channels show the same events in the same order.",
     never_blocks: "Publishing never blocks.",
-    buffer: "A subscriber whose 64 events are full is removed, told once, and closed.",
+    buffer: "A subscriber whose 64 events are full is removed, gets one notice, and is closed.",
     write_deadline: "One that stops reading is closed after 45 s, counted anew for each write.",
     evicted_line: "Each eviction is a line on stderr of a fixed form.",
   }),

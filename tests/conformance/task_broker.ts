@@ -121,7 +121,7 @@ export const BROKER_SECTIONS: readonly Section[] = [
     "admin_unreachable": "`/admin/*` cannot be reached from a sandbox.",
     "explain.table": "`policy explain`: `SETTING`, `VALUE`, `SOURCE`, and last `daemon: in sync` or the divergence.",
     "explain.resolves": "It resolves exactly as `start` does and compares with the running broker.",
-    "explain.json": "`--json` is `{local, live, in_sync}`; `live` and `in_sync` are null when nobody can be asked.",
+    "explain.json": "`--json` is `{local, live, in_sync}`; `live` and `in_sync` are null when no broker answers.",
     "explain.hash": "Hashes leave out `broker.socket` and `broker.addr`.",
     "stats.json": "`stats --json` has `global_ceiling`.",
   }),

@@ -81,10 +81,10 @@ export class HttpDaemon implements AsyncDisposable {
   }
 }
 
-/** `host:port` out of the line that tells of the listener. */
+/** `host:port` out of the line that names the listener. */
 function listeningAddress(log: readonly string[]): string {
   const line = log.find((line) => line.startsWith("taskd: http listening on "));
-  if (line === undefined) throw new Error(`No line tells of the HTTP listener:\n${log.join("\n")}`);
+  if (line === undefined) throw new Error(`No line names the HTTP listener:\n${log.join("\n")}`);
   return line.split(" ")[4]!;
 }
 

@@ -33,20 +33,34 @@ async function useBranches(call: Call, place: Place): Promise<void> {
   await call("checkpoint", { db: "app", branch: "dev", name: "two", note: "changed" });
   const { tables } = await call("diff", { a: "app", b: "app@dev", rows: 10 });
   assertEquals(tables.map(({ table, change }) => [table, change]), [["t", "changed"], ["u", "added"]]);
+  assertEquals((await call("diff-rows", { a: "app", b: "app@dev", table: "t", rows: 1 })).rows.length, 1);
   await call("checkout-at", { db: "app", branch: "dev", checkpoint: "two" });
   await call("touch", { db: "app", branch: "dev", ttl_ms: null });
   await call("protect", { db: "app", branch: "dev", on: false });
+  const merged = await call("merge", { db: "app", branch: "dev", into: "main" });
+  assertEquals([merged.merged, merged.definitions], [true, ["u"]]);
+  await call("revert", { db: "app", merge: merged.merge! });
+  assertEquals((await call("merges", { db: "app" })).merges.length, 2);
+  assertEquals((await call("reset", { db: "app", branch: "dev", safety: false })).parent, "main");
+  write((await call("checkout", { db: "app" })).path, "UPDATE t SET x = 3");
+  write((await call("checkout", { db: "app", branch: "dev" })).path, "UPDATE t SET x = 4");
+  await call("checkpoint", { db: "app", branch: "dev", name: "three" });
+  assertEquals((await call("merge", { db: "app", branch: "dev", into: "main" })).conflicts_total, 1);
   await call("promote", { db: "app", branch: "dev", onto: "main" });
   await call("rollback", { db: "app", to: "one", safety: false });
   await call("compact", { db: "app", branch: "dev" });
   await call("export", { db: "app", path: `${place.directory}/out.db` });
   assertEquals((await call("verify", { db: "app" })).intact, true);
+  assertEquals((await call("verify-all", { fast: true })).intact, true);
+  assertEquals((await call("repair", { db: "app", dry_run: true })).restored, []);
   await call("lease", { db: "app" });
   await call("gc", { grace_ms: 0, dry_run: true });
   await call("databases", {});
   assert((await call("branches", { db: "app" })).branches.length >= 3);
   await call("status", { db: "app", branch: "dev" });
-  await call("destroy", { db: "app", branch: "dev" });
+  await call("destroy", { db: "app", branch: "dev", confirm: true });
+  assertEquals((await call("undoable", { db: "app", branch: "dev" })).entries.map(({ op }) => op), ["destroy"]);
+  assertEquals((await call("undo", { db: "app", branch: "dev" })).undone, "destroy");
 }
 
 Deno.test("the daemon's answers match the table of operations", async () => {
@@ -89,4 +103,22 @@ Deno.test("the answers of a store at rest match the table of operations", async 
     (await assertRejects(() => at_rest.call("status", { branch: "main" }), TaskdError)).code,
     "invalid_request",
   );
+});
+
+Deno.test("repair over the socket takes a copy from where the daemon reaches, and says so of others", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  assertEquals((await client.call("repair", { from: place.store })).left, []);
+  for (
+    const [from, code] of [
+      ["s3://elsewhere/copy", "invalid_request"],
+      ["s3://", "invalid_request"],
+      ["copy", "invalid_request"],
+      [`${place.directory}/none`, "not_a_store"],
+    ] as const
+  ) {
+    assertEquals((await assertRejects(() => client.call("repair", { from }), TaskdError)).code, code, from);
+  }
 });

@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { OUTRIGHT } from "../support/stores.ts";
 import { DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
 import { openStore } from "../../lib/store/open.ts";
@@ -22,7 +23,7 @@ Deno.test("a copy of refs and then data, taken under load, is a whole store as o
     db.exec(`INSERT INTO t VALUES(${++committed})`);
     await client.call("flush", { db: "app" });
     if (committed % 3 === 0) await client.call("fork", { db: "app", new_branch: `f${committed}` });
-    if (committed % 9 === 0) await client.call("destroy", { db: "app", branch: `f${committed}` });
+    if (committed % 9 === 0) await client.call("destroy", { db: "app", branch: `f${committed}`, ...OUTRIGHT });
   };
   for (let i = 0; i < 10; i++) await work();
   const durable = committed;

@@ -9,6 +9,7 @@ import { openStore } from "../../lib/store/open.ts";
 import { EVENT_TYPES } from "../../lib/protocol/events.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 import { HttpDaemon, ServeCommand, TOKEN } from "./_http.ts";
+import { longTest } from "../support/long.ts";
 
 // conformance: 1.serve_flags 8.flush_every 8.snapshot_every 8.reap_every 8.gc_grace 8.ro_cache_budget
 Deno.test("serve has the contract's flags with the contract's defaults", () => {
@@ -25,7 +26,7 @@ Deno.test("serve has the contract's flags with the contract's defaults", () => {
 });
 
 // conformance: 1.not_persisted 5.3
-Deno.test("a daemon's options end with it: the next one has the defaults", async () => {
+longTest("a daemon's options end with it: the next one has the defaults", async () => {
   await using place = new Place();
   {
     await using serving = new ServeCommand(place, ["-http", "127.0.0.1:0"], { BSTORE_TOKEN: TOKEN });
@@ -38,7 +39,7 @@ Deno.test("a daemon's options end with it: the next one has the defaults", async
 });
 
 // conformance: 2.depth_floor 8.snapshot_every
-Deno.test("the daemon's depth floor is its -snapshot-every, which must be at least 1", async () => {
+Deno.test("the daemon's depth floor is its --snapshot-every, which must be at least 1", async () => {
   await using place = new Place();
   await assertRejects(() => DaemonProcess.start(place, { snapshot_every: 0 }), Error, "-snapshot-every");
   await using daemon = await DaemonProcess.start(place, { snapshot_every: 3, flush_every_ms: 0 });
@@ -84,7 +85,7 @@ Deno.test("a session whose lease was taken is fenced: events, state, gauge and h
   await events.of("flush_failed");
   const fenced = await events.of("fenced");
   assertEquals([fenced.db, fenced.branch, Object.keys(fenced.detail)], ["app", "main", ["cause"]]);
-  // Leased, edited, and failed: the first of the three that applies is told.
+  // Leased, edited, and failed: the first of the three that applies is reported.
   const { sessions, branch } = await client.call("status", { db: "app", branch: "main" });
   assertEquals([sessions[0]?.state, sessions[0]?.error?.code, branch?.state], ["error", "fenced", "error"]);
   assert(branch?.error !== undefined);
@@ -129,7 +130,7 @@ Deno.test("a change that size, time and counter hide is dirty to status and clea
   // Whole seconds: what a file system keeps of a time, and no more.
   const time_s = Math.floor(Date.now() / 1000) - 100;
   await Deno.utime(path, time_s, time_s);
-  const sidecar = JSON.parse(await Deno.readTextFile(`${path}.sum`));
+  const { sum: _, ...sidecar } = JSON.parse(await Deno.readTextFile(`${path}.sum`));
   const stamped = { ...sidecar, mtime_ns: `${time_s}000000000`, stamped_ns: `${time_s + 2}000000000` };
   await Deno.writeTextFile(`${path}.sum`, JSON.stringify(stamped));
   assertEquals((await store.checkout(address)).source, "kept");

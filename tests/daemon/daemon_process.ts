@@ -4,7 +4,7 @@
 
 import { join } from "@std/path/join";
 import { type Client, connect, subscribe } from "../../lib/client/client.ts";
-import type { DaemonEvent, EventType } from "../../lib/protocol/messages.ts";
+import type { AnyDaemonEvent, AnyEventType } from "../../lib/protocol/messages.ts";
 import type { ServeOptions } from "../../daemon/serve.ts";
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { COMMON_ERRORS, OPS } from "../../lib/protocol/operations.ts";
@@ -80,9 +80,9 @@ export class DaemonProcess implements AsyncDisposable {
   }
 
   /** Subscribes; events are collected from now on. */
-  async events(): Promise<EventLog> {
+  async events(options: { more?: boolean } = {}): Promise<EventLog> {
     const subscribed = Promise.withResolvers<void>();
-    const log = new EventLog(subscribe(this.place.socket, { onSubscribed: subscribed.resolve }));
+    const log = new EventLog(subscribe(this.place.socket, { onSubscribed: subscribed.resolve, ...options }));
     await Promise.race([subscribed.promise, log.ended]);
     return log;
   }
@@ -120,12 +120,12 @@ export class DaemonProcess implements AsyncDisposable {
 
 /** The events of one subscription, in order. */
 export class EventLog {
-  readonly seen: DaemonEvent[] = [];
+  readonly seen: AnyDaemonEvent[] = [];
   /** Resolves when the stream has ended. */
   readonly ended: Promise<void>;
   #more = Promise.withResolvers<void>();
 
-  constructor(events: AsyncIterable<DaemonEvent>) {
+  constructor(events: AsyncIterable<AnyDaemonEvent>) {
     this.ended = (async () => {
       for await (const event of events) {
         this.seen.push(event);
@@ -137,9 +137,9 @@ export class EventLog {
   }
 
   /** Resolves with the `count`-th event of a type. */
-  async of(type: EventType, count = 1): Promise<DaemonEvent> {
+  async of<T extends AnyEventType>(type: T, count = 1): Promise<AnyDaemonEvent & { type: T }> {
     for (;;) {
-      const found = this.seen.filter((event) => event.type === type)[count - 1];
+      const found = this.seen.filter((event) => event.type === type)[count - 1] as AnyDaemonEvent & { type: T };
       if (found !== undefined) return found;
       await this.#more.promise;
     }

@@ -7,12 +7,12 @@ import { longTest } from "../support/long.ts";
 
 /** Opens and closes a session until so many events have been published, and every reader has them. */
 async function publish({ client, events }: VirtualDaemon, count: number): Promise<void> {
-  const wanted = events.seen.length + count;
+  const expected = events.seen.length + count;
   for (let published = 0; published < count; published += 2) {
     await client.call("open", { db: "app" });
     await client.call("close", { db: "app" });
   }
-  await events.of("session_closed", wanted / 2);
+  await events.of("session_closed", expected / 2);
 }
 
 /** A subscriber that does not read what it is sent. */
@@ -29,7 +29,7 @@ async function readAll(client: RawClient): Promise<DaemonEvent[]> {
   return events;
 }
 
-/** More events than the kernel and the daemon hold for a connection that nobody reads. */
+/** More events than the kernel and the daemon hold for a connection without a reader. */
 const MANY = 480;
 /** So many of them the daemon is to hold when it stops: half its buffer. */
 const HELD = 32;

@@ -9,6 +9,7 @@ import { Place } from "./daemon_process.ts";
 import { HttpDaemon, type SseLog } from "./_http.ts";
 import { RawClient } from "./raw_client.ts";
 import { longTest } from "../support/long.ts";
+import { openSockets, residentBytes } from "../support/process_figures.ts";
 
 /** Makes `app` with these branches and opens a session of each. */
 async function openSessions(client: Client, branches: string[]): Promise<void> {
@@ -104,7 +105,7 @@ Deno.test("an event stream is pinged every 15 s and at its start, never in the m
   assertEquals(PING_MS, 15_000);
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });
-  const reader = eventStream(publisher, clock, "a").pipeThrough(new TextDecoderStream()).getReader();
+  const reader = eventStream(publisher, clock, { prefix: "a" }).pipeThrough(new TextDecoderStream()).getReader();
   const next = async () => (await reader.read()).value;
   assertEquals(await next(), ": ping\n\n");
   for (let i = 0; i < 4; i++) {
@@ -124,10 +125,10 @@ Deno.test("an event stream is pinged every 15 s and at its start, never in the m
   assertEquals(publisher.subscribers, 0);
 });
 
-Deno.test("a thousand streams of events see everything, and cost the daemon little", async () => {
+longTest("a thousand streams of events see everything, and cost the daemon little", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place);
-  const before = resident(http);
+  const before = residentBytes(http.daemon.pid);
   const streams: SseLog[] = [];
   for (let i = 0; i < 20; i++) {
     streams.push(...await Promise.all(Array.from({ length: 50 }, () => http.events())));
@@ -140,33 +141,32 @@ Deno.test("a thousand streams of events see everything, and cost the daemon litt
   }
   await Promise.all(streams.map((stream) => stream.count(10)));
   for (const { seen } of streams) assertEquals(seen, streams[0]!.seen);
-  assert(resident(http) - before < 400e6, `${resident(http) - before} bytes`);
+  assert(residentBytes(http.daemon.pid) - before < 400e6, `${residentBytes(http.daemon.pid) - before} bytes`);
   assertEquals(await http.daemon.stop(), 0);
   await Promise.all(streams.map((stream) => stream.ended));
 });
 
 // conformance: 6.write_deadline 6.buffer
-longTest("streams that nobody reads are dropped or cut off, closed for real, and hold nobody up", async () => {
+longTest("streams without a reader are dropped or cut off, closed for real, and hold up no other", async () => {
   await using place = new Place();
   await using http = await HttpDaemon.start(place, {
     flush_every_ms: 0,
     http: { timeouts: { stalled_write_ms: 500 } },
   });
-  const files = () => [...Deno.readDirSync(`/proc/${http.daemon.pid}/fd`)].length;
   using client = await http.daemon.connect();
   await openSessions(client, ["b"]);
   const reading = await http.events();
-  const before = files();
-  const bytes = resident(http);
+  const before = openSockets(http.daemon.pid);
+  const bytes = residentBytes(http.daemon.pid);
   const deaf = await Promise.all(Array.from({ length: 8 }, () => http.connect()));
   for (const raw of deaf) await raw.request("GET /events");
-  while (files() < before + 2 * deaf.length) await pause();
+  while (openSockets(http.daemon.pid) < before + 2 * deaf.length) await pause();
   let flushes = 0;
   // Until the kernel's buffers and their own are full and their deadline has passed.
-  for (; files() > before; flushes += 500) await flushMany(client, "b", 500);
+  for (; openSockets(http.daemon.pid) > before; flushes += 500) await flushMany(client, "b", 500);
   assertEquals(http.daemon.log.filter((line) => line.includes("defect")), []);
   await reading.count(flushes);
-  assert(resident(http) - bytes < 200e6, `${resident(http) - bytes} more bytes`);
+  assert(residentBytes(http.daemon.pid) - bytes < 200e6, `${residentBytes(http.daemon.pid) - bytes} more bytes`);
   assertEquals(reading.seen.filter(({ type }) => type === "dropped_slow_consumer"), []);
   for (const raw of deaf) raw[Symbol.dispose]();
   await reading.cancel();
@@ -176,7 +176,7 @@ longTest("streams that nobody reads are dropped or cut off, closed for real, and
 Deno.test("a stream that falls behind gets a gapless beginning, one drop event, and its end", async () => {
   const clock = new VirtualClock();
   const publisher = new Publisher({ clock });
-  const stream = eventStream(publisher, clock, "a");
+  const stream = eventStream(publisher, clock, { prefix: "a" });
   for (let epoch = 0; publisher.subscribers > 0; epoch++) {
     publisher.publish("session_opened", { db: "app", branch: "main" }, { holder: "h", epoch });
     // What the stream itself takes is taken before the buffer counts.
@@ -206,11 +206,6 @@ Deno.test("a shutdown ends every stream after its last event", async () => {
     assertEquals(stream.seen.map(({ type }) => type).slice(-2), ["session_closed", "session_closed"]);
   }
 });
-
-function resident(http: HttpDaemon): number {
-  const status = Deno.readTextFileSync(`/proc/${http.daemon.pid}/status`);
-  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)![1]) * 1024;
-}
 
 function pause(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 10));

@@ -5,6 +5,7 @@ import type { RawHttp } from "../support/raw_http.ts";
 import { Place } from "./daemon_process.ts";
 import { HttpDaemon } from "./_http.ts";
 import { longTest } from "../support/long.ts";
+import { openSockets, residentBytes } from "../support/process_figures.ts";
 
 // conformance: 8.http_timeouts 8.subscriber 6.write_deadline
 Deno.test("deadlines: 5 s a head, 30 s a request, 90 s an answer, 2 min idle, 45 s a write", () => {
@@ -18,23 +19,13 @@ Deno.test("deadlines: 5 s a head, 30 s a request, 90 s an answer, 2 min idle, 45
   assertEquals(WRITE_DEADLINE_MS, 45_000);
 });
 
-/** Files, sockets among them, that a process has open. */
-function openFiles(pid: number): number {
-  return [...Deno.readDirSync(`/proc/${pid}/fd`)].length;
-}
-
-/** Waits until a process has no more files open than before. */
-async function filesBackTo(pid: number, before: number): Promise<void> {
-  while (openFiles(pid) > before) await pause(20);
+/** Waits until a process has no more sockets open than before. */
+async function socketsBackTo(pid: number, before: number): Promise<void> {
+  while (openSockets(pid) > before) await pause(20);
 }
 
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-function residentBytes(pid: number): number {
-  const status = Deno.readTextFileSync(`/proc/${pid}/status`);
-  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)![1]) * 1024;
 }
 
 // conformance: 8.http_timeouts
@@ -43,7 +34,7 @@ Deno.test("slow heads, slow bodies and silent connections are closed; others are
   const timeouts = { read_header_ms: 400, read_ms: 700, idle_ms: 600 };
   await using http = await HttpDaemon.start(place, { http: { timeouts } });
   const { pid } = http.daemon;
-  const before = openFiles(pid);
+  const before = openSockets(pid);
   const trickling = async (start: (raw: Awaited<ReturnType<HttpDaemon["connect"]>>) => Promise<void>) => {
     using raw = await http.connect();
     await start(raw);
@@ -77,7 +68,7 @@ Deno.test("slow heads, slow bodies and silent connections are closed; others are
     for (let served = 0; served < 20;) if ((await ask())?.ok === true) served++;
   })();
   await Promise.all([others, ...Array.from({ length: 20 }, () => slow.map((one) => one())).flat()]);
-  await filesBackTo(pid, before);
+  await socketsBackTo(pid, before);
 });
 
 // conformance: 4.http.events
@@ -104,16 +95,16 @@ longTest("readers that stall on /metrics are closed, and their memory comes back
   await using http = await HttpDaemon.start(place, { http: { timeouts: { stalled_write_ms: 500 } } });
   const { pid } = http.daemon;
   for (let i = 0; i < 20; i++) await http.metrics();
-  const before = { files: openFiles(pid), bytes: residentBytes(pid) };
+  const before = { files: openSockets(pid), bytes: residentBytes(pid) };
   const stall = async () => {
     using raw = await http.connect();
-    // Far more answers than all the buffers on the way hold, and nobody reads one.
+    // Far more answers than all the buffers on the way hold, and no client reads one.
     try {
       for (let i = 0; i < 4_000; i++) await raw.request("GET /metrics");
     } catch {
       // It was closed while it still sent.
     }
-    await filesBackTo(pid, before.files);
+    await socketsBackTo(pid, before.files);
   };
   await Promise.all(Array.from({ length: 8 }, stall));
   await http.metrics();

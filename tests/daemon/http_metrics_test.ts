@@ -256,8 +256,11 @@ Deno.test("timer flushes count as auto, failed ones too; an idle session's ticks
   const { detail } = await events.of("flush_failed");
   assertEquals((detail as { kind: string }).kind, "auto");
   assertNotEquals(auto(await http.metrics(), "error"), 0);
+  // A flush between the two would make the folder anew.
+  Deno.kill(http.daemon.pid, "SIGSTOP");
   await Deno.remove(data);
   await Deno.rename(`${data}.away`, data);
+  Deno.kill(http.daemon.pid, "SIGCONT");
   await http.metricsOnce((metrics) => auto(metrics, "ok") === 2);
   await events.cancel();
 });

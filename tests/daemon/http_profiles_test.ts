@@ -18,7 +18,7 @@ async function pprof(place: Place, bytes: Uint8Array, report = "-top"): Promise<
 }
 
 // conformance: 4.http.pprof
-Deno.test("profiles taken with the program's own permissions are files that go tool pprof reads", async () => {
+longTest("profiles taken with the program's own permissions are files that go tool pprof reads", async () => {
   await using place = new Place();
   await using serving = new ServeCommand(place, ["-http", "127.0.0.1:0"], { BSTORE_TOKEN: TOKEN });
   await serving.serving();

@@ -3,6 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path/join";
 import { Place } from "./daemon_process.ts";
 import { HttpDaemon, TOKEN } from "./_http.ts";
+import { longTest } from "../support/long.ts";
 
 const PROMETHEUS = "/usr/bin/prometheus";
 const PROMTOOL = "/usr/bin/promtool";
@@ -47,11 +48,13 @@ Deno.test({
     await client.call("flush", { db: "app" });
     await client.call("fork", { db: "app", new_branch: "dev" });
     assertEquals(await promtool(["check", "metrics"], (await http.metrics()).text), { code: 0, text: "" });
+    const more = await (await http.fetch("/metrics/more")).text();
+    assertEquals(await promtool(["check", "metrics"], more), { code: 0, text: "" });
   },
 });
 
 // conformance: 1.pull_only
-Deno.test({
+longTest({
   name: `Prometheus scrapes with the bearer token, and every rule of alerts.yml loads${why}`,
   ignore: missing !== undefined,
   fn: async () => {

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { createHash } from "node:crypto";
 import { Place } from "./daemon_process.ts";
 import { BEARER, ServeCommand, TOKEN } from "./_http.ts";
+import { longTest } from "../support/long.ts";
 
 const SHORT = "fifteen-letters";
 
@@ -72,7 +73,7 @@ const REFUSED: { why: string; words: string[]; env?: Record<string, string>; sai
 ];
 
 // conformance: 5.4 5.5 7.non_loopback_flag 7.non_loopback_token 7.short_token
-Deno.test("each rule of the listener is a startup error; nothing is written and no token shown", async (t) => {
+longTest("each rule of the listener is a startup error; nothing is written and no token shown", async (t) => {
   await using place = new Place();
   const messages = new Map<string, string>();
   for (const { why, words, env, said } of REFUSED) {
@@ -90,7 +91,7 @@ Deno.test("each rule of the listener is a startup error; nothing is written and 
   assertEquals(new Set(messages.values()).size, new Set(REFUSED.map(({ said }) => said)).size);
 });
 
-Deno.test("a port that is taken is a startup error, and the store is free for the next daemon", async () => {
+longTest("a port that is taken is a startup error, and the store is free for the next daemon", async () => {
   await using place = new Place();
   using taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const address = `127.0.0.1:${taken.addr.port}`;
@@ -129,7 +130,7 @@ Deno.test("an address that others reach is served with both the acknowledgment a
 });
 
 // conformance: 5.6 5.7 5.3 8.token
-Deno.test("a generated token is printed once, works, and is otherwise shown as 8 characters", async () => {
+longTest("a generated token is printed once, works, and is otherwise shown as 8 characters", async () => {
   await using place = new Place();
   await using serving = new ServeCommand(place, ["-http", "127.0.0.1:0", "-json"]);
   await serving.serving();

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { OUTRIGHT } from "../support/stores.ts";
 import { join } from "@std/path/join";
 import { DatabaseSync } from "node:sqlite";
 import { DEFAULT_REAP_EVERY_MS } from "../../daemon/janitor.ts";
@@ -233,7 +234,7 @@ Deno.test("unreachable objects are tombstoned, count as backlog, and are deleted
     const { path } = await client.call("checkout", { db: "app", branch: "dev" });
     write(path, "t");
     await client.call("checkpoint", { db: "app", branch: "dev", name: "one" });
-    await client.call("destroy", { db: "app", branch: "dev" });
+    await client.call("destroy", { db: "app", branch: "dev", ...OUTRIGHT });
     // Its own lineage: the base pointer of before, and what it wrote.
     garbage = objects(place).length - before + 1;
     assertEquals((await daemon.tick()).value("gc_tombstoned_total"), garbage);
@@ -261,7 +262,7 @@ Deno.test("with a grace of 0 an object is deleted on the tick after the one that
   await client.call("create", { db: "app" });
   await client.call("fork", { db: "app", new_branch: "dev", materialize: true });
   const before = objects(place);
-  await client.call("destroy", { db: "app", branch: "dev" });
+  await client.call("destroy", { db: "app", branch: "dev", ...OUTRIGHT });
   assertEquals(objects(place), before);
   const found = await daemon.tick();
   assertEquals([found.value("gc_deleted_total"), objects(place)], [0, before]);
@@ -279,7 +280,7 @@ Deno.test("with an unreadable ref a pass deletes nothing and counts as an error;
   await client.call("create", { db: "app" });
   await client.call("fork", { db: "app", new_branch: "dev", materialize: true });
   await client.call("fork", { db: "app", new_branch: "expired", ...MOMENT });
-  await client.call("destroy", { db: "app", branch: "dev" });
+  await client.call("destroy", { db: "app", branch: "dev", ...OUTRIGHT });
   await daemon.tick();
   const before = objects(place);
   const ref = join(place.store, "refs/app/main.json");
@@ -302,14 +303,14 @@ Deno.test("with an unreadable ref a pass deletes nothing and counts as an error;
 });
 
 // conformance: 8.reap_every 2.metrics.bstore_janitor_runs_total
-Deno.test("with -reap-every 0 there is no janitor at all, and garbage is collected on demand", async () => {
+Deno.test("with --reap-every 0 there is no janitor at all, and garbage is collected on demand", async () => {
   await using place = new Place();
   await using daemon = await VirtualDaemon.start(place, { reap_every_ms: 0, gc_grace_ms: 0 });
   const { client } = daemon;
   await client.call("create", { db: "app" });
   await client.call("fork", { db: "app", new_branch: "expired", ...MOMENT });
   await client.call("fork", { db: "app", new_branch: "dev", materialize: true });
-  await client.call("destroy", { db: "app", branch: "dev" });
+  await client.call("destroy", { db: "app", branch: "dev", ...OUTRIGHT });
   for (let day = 0; day < 3; day++) {
     daemon.clock.advance(86_400_000);
     await client.call("status", {});

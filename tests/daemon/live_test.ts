@@ -6,9 +6,13 @@ import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 
-/** Runs SQL in the stock sqlite3 shell, as an application would, and returns what it prints. */
+/**
+ * Runs SQL in the stock sqlite3 shell, as an application would, and returns what it prints. The shell waits for another
+ * writer only with this option, and a session is one for a moment.
+ */
 async function sqlite(path: string, sql: string): Promise<string> {
-  const { success, stdout, stderr } = await new Deno.Command("sqlite3", { args: ["-bail", path, sql] }).output();
+  const args = ["-bail", "-cmd", ".timeout 10000", path, sql];
+  const { success, stdout, stderr } = await new Deno.Command("sqlite3", { args }).output();
   if (!success) throw new Error(new TextDecoder().decode(stderr));
   return new TextDecoder().decode(stdout).trim();
 }

@@ -12,11 +12,16 @@ const RIGHT: Record<string, unknown> = {
   string: "text",
   boolean: false,
   "absolute path": "/nonexistent/folder/file.db",
+  "absolute path or s3://bucket/prefix": "/nonexistent/folder",
   integer: 1,
+  "integer, bytes": 256,
   "integer, ms": 1000,
   "integer, ms or 0": 1000,
   "integer, ms, or null": 1000,
   "array of strings": ["t"],
+  "`added`, `removed`, `changed`": "added",
+  "`ours`, `theirs`": "ours",
+  "array of resolution objects": [{ table: "t", key: { id: 1 }, take: "ours" }],
 };
 
 /** Wrong values for each type; the last few are huge. */
@@ -26,10 +31,21 @@ const WRONG: Record<string, unknown[]> = {
   string: ["a\0b", "x".repeat(4097), "x".repeat(900_000)],
   boolean: ["true", 1, "x".repeat(900_000)],
   "absolute path": ["", "relative", "a\0b", "/a\0b", `/${"x".repeat(4095)}`, "x".repeat(900_000)],
+  "absolute path or s3://bucket/prefix": ["", "relative", "http://a/b", "a\0b", "x".repeat(900_000)],
   integer: [-1, 0.5, 1e300, 10_001, "1"],
+  "integer, bytes": [-1, 0.5, 1e300, 2 ** 24 + 1, "1"],
   "integer, ms": [0, -1, 0.5, 1e300, Number.MAX_SAFE_INTEGER, "1"],
   "integer, ms or 0": [-1, 0.5, 1e300, Number.MAX_SAFE_INTEGER, "1"],
   "integer, ms, or null": [0, -1, 0.5, 1e300, Number.MAX_SAFE_INTEGER, "1"],
+  "`added`, `removed`, `changed`": ["", "ADDED", "constructor", "x".repeat(900_000)],
+  "`ours`, `theirs`": ["", "OURS", "constructor", "x".repeat(900_000)],
+  "array of resolution objects": [
+    [{ table: "t" }],
+    [{ take: "ours" }],
+    [{ table: "t", take: "mine" }],
+    [{ table: "t", take: "ours", more: 1 }],
+    [{ table: "t", take: "ours", key: { id: { float: 1 } } }],
+  ],
   "array of strings": ["t", [1], [["t"]], Array(1001).fill("t"), ["a\0b"], Array(100_000).fill("t")],
 };
 const NEVER = [{}, { length: 1 }, [], [null], true, 7, null];
@@ -37,6 +53,7 @@ const NEVER = [{}, { length: 1 }, [], [null], true, 7, null];
 function isRight(type: string, value: unknown): boolean {
   if (value === null) return type === "integer, ms, or null";
   if (type === "boolean") return typeof value === "boolean";
+  if (type === "array of resolution objects") return Array.isArray(value) && value.length === 0;
   if (type === "array of strings") return Array.isArray(value) && value.every((one) => typeof one === "string");
   return type.startsWith("integer") && typeof value === "number" && Number.isFinite(value);
 }

@@ -2,6 +2,8 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Client } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { CallableOp, OpArgs } from "../../lib/protocol/messages.ts";
+import { Application } from "../support/application.ts";
+import { rows } from "../support/stores.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 
 async function refusal<O extends CallableOp>(client: Client, op: O, args: OpArgs<O>): Promise<TaskdError> {
@@ -22,7 +24,7 @@ Deno.test("a branch has one session: the second open is refused and names the ho
   const { holder } = opened[0]!.value;
   const error = await refusal(second, "open", { db: "app" });
   assertEquals(error.code, "lease_held");
-  assert(error.message.includes(holder) && error.hint?.includes("session close app@main"), error.message);
+  assert(error.message.includes(holder) && error.hint?.includes("taskd path app@main"), error.message);
   const { sessions } = await client.call("status", {});
   assertEquals(sessions.map(({ db, branch, state, holder }) => ({ db, branch, state, holder })), [
     { db: "app", branch: "main", state: "active", holder },
@@ -41,12 +43,15 @@ Deno.test("operations that would change a branch under a live session are refuse
     ["rollback", { db: "app", to: "one" }],
     ["promote", { db: "app", branch: "dev", onto: "main" }],
     ["compact", { db: "app" }],
+    ["repair", { db: "app" }],
     ["destroy", { db: "app", branch: "main" }],
     ["checkout", { db: "app", force: true }],
   ] as const;
   for (const [op, args] of refused) {
     const error = await refusal(client, op, args);
-    assertEquals([op, error.code, error.hint], [op, "lease_held", "Close it first: taskd session close app@main"]);
+    const reopen = op === "rollback" || op === "promote" ? ", or add --reopen" : "";
+    const hint = `Close it first: taskd session close app@main${reopen}`;
+    assertEquals([op, error.code, error.hint], [op, "lease_held", hint]);
   }
   const { path, source } = await client.call("checkout", { db: "app" });
   const { checkout } = (await client.call("status", { db: "app", branch: "main" })).sessions[0]!;
@@ -68,6 +73,30 @@ Deno.test("rollback with reopen closes the session, goes back, and opens it agai
   // When it cannot be done, the session is there again all the same.
   assertEquals((await refusal(client, "rollback", { db: "app", to: "none", reopen: true })).code, "not_found");
   assertEquals((await client.call("status", {})).sessions.map(({ state }) => state), ["active"]);
+});
+
+Deno.test("rollback with reopen is refused while an application has the file open, or waits", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  await client.call("checkpoint", { db: "app", name: "one" });
+  const { checkout } = await client.call("open", { db: "app" });
+  const application = new Application(checkout);
+  await application.run("CREATE TABLE t(v)");
+  const { code, message } = await refusal(client, "rollback", { db: "app", to: "one", reopen: true });
+  assertEquals([code, message.includes(`python3 (process ${application.pid}) has `)], ["busy", true]);
+  assertEquals((await client.call("status", {})).sessions.map(({ state }) => state), ["active"]);
+  await application.run("INSERT INTO t VALUES('kept')");
+  const going = client.call("rollback", { db: "app", to: "one", reopen: true, wait_ms: 60_000 });
+  await application.end();
+  const { checkout_refreshed, safety_branch } = await going;
+  assertEquals([checkout_refreshed, safety_branch], [true, "main-pre-rollback"]);
+  const file = `${place.directory}/kept.db`;
+  await client.call("export", { db: "app", branch: safety_branch!, path: file });
+  assertEquals(rows(file), "kept");
+  const undone = await client.call("undo", { db: "app", reopen: true });
+  assertEquals([undone.undone, undone.session?.checkout, rows(checkout)], ["rollback", checkout, "kept"]);
 });
 
 Deno.test("operations on a session need one", async () => {

@@ -3,7 +3,7 @@
  */
 
 import { join } from "@std/path/join";
-import { systemClock } from "../../lib/clock.ts";
+import { type Clock, systemClock } from "../../lib/clock.ts";
 import { Connections } from "../../daemon/connections.ts";
 import { Dispatcher, type Handlers } from "../../daemon/dispatch.ts";
 import { Publisher } from "../../daemon/publisher.ts";
@@ -21,14 +21,14 @@ export interface TestServer extends AsyncDisposable {
 /** Serves `handlers` on a socket of its own; an operation that was not staged is a defect. */
 export async function testServer(
   handlers: Partial<Handlers>,
-  limits: { write_deadline_ms?: number; max_connections?: number } = {},
+  { clock = systemClock, ...limits }: { write_deadline_ms?: number; max_connections?: number; clock?: Clock } = {},
 ): Promise<TestServer> {
   const directory = await Deno.makeTempDir();
   const path = join(directory, "s.sock");
   const log: string[] = [];
-  const publisher = new Publisher({ clock: systemClock, ...limits });
+  const publisher = new Publisher({ clock, ...limits });
   const dispatcher = new Dispatcher(handlers as Handlers, (entry) => log.push(entry));
-  const options = { dispatcher, publisher, clock: systemClock, log: (entry: string) => log.push(entry) };
+  const options = { dispatcher, publisher, clock, log: (entry: string) => log.push(entry) };
   const connections = new Connections({ ...options, ...limits });
   const socket = await bindSocket(path);
   const accepting = connections.accept(socket.listener);

@@ -1,11 +1,11 @@
 import { assert, assertEquals } from "@std/assert";
-import type { DaemonEvent } from "../../lib/protocol/messages.ts";
+import type { AnyDaemonEvent } from "../../lib/protocol/messages.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
 import { RawClient } from "./raw_client.ts";
 import { longTest } from "../support/long.ts";
 
 /** Opens and closes a session until so many events have been published; returns them as a subscriber that reads saw them. */
-async function publish(daemon: DaemonProcess, count: number): Promise<DaemonEvent[]> {
+async function publish(daemon: DaemonProcess, count: number): Promise<AnyDaemonEvent[]> {
   using client = await daemon.connect();
   const events = await daemon.events();
   for (let published = 0; published < count; published += 2) {
@@ -17,8 +17,8 @@ async function publish(daemon: DaemonProcess, count: number): Promise<DaemonEven
 }
 
 /** Everything that is left to read, up to the end of the stream. */
-async function readAll(client: RawClient): Promise<DaemonEvent[]> {
-  const events: DaemonEvent[] = [];
+async function readAll(client: RawClient): Promise<AnyDaemonEvent[]> {
+  const events: AnyDaemonEvent[] = [];
   for (let event = await client.next(); event !== undefined; event = await client.next()) events.push(event);
   return events;
 }

@@ -79,28 +79,31 @@ function assertCode({ code }: DemoResult["facts"]): void {
   assertStringIncludes(code.overstepped, "deploy/**");
 }
 
-Deno.test("the demo's claims hold with a real broker and daemon, and it leaves nothing behind", () =>
-  withTmp(async (tmp) => {
-    const { steps, facts: found } = await facts(tmp, []);
-    assert(steps.length > 20);
-    assertCode(found);
-    assertEquals(found.code.runtime, "deno");
-    assertEquals(found.code.refused.length, 1);
-    assertStringIncludes(found.code.refused[0]!, "api-keys.env");
-    const { data } = found;
-    assertEquals(data.winner, "round");
-    assertEquals(data.faults.round, []);
-    assertStringIncludes(data.faults.rebuild!.join(), "products are gone");
-    assertStringIncludes(data.faults.truncate!.join(), "cents off");
-    assert(data.orders > 0 && data.acknowledged > 0);
-    assertEquals([data.recovered, data.durable], [data.acknowledged, data.acknowledged]);
-    assertEquals(data.price.rolled_back, data.price.before);
-    assertEquals(data.price.again, data.price.promoted);
-    assertNothingLeft(tmp);
-  }));
+longTest(
+  "the demo's claims hold with a real broker and daemon, and it leaves nothing behind",
+  () =>
+    withTmp(async (tmp) => {
+      const { steps, facts: found } = await facts(tmp, []);
+      assert(steps.length > 20);
+      assertCode(found);
+      assertEquals(found.code.runtime, "deno");
+      assertEquals(found.code.refused.length, 1);
+      assertStringIncludes(found.code.refused[0]!, "api-keys.env");
+      const { data } = found;
+      assertEquals(data.winner, "round");
+      assertEquals(data.faults.round, []);
+      assertStringIncludes(data.faults.rebuild!.join(), "products are gone");
+      assertStringIncludes(data.faults.truncate!.join(), "cents off");
+      assert(data.orders > 0 && data.acknowledged > 0);
+      assertEquals([data.recovered, data.durable], [data.acknowledged, data.acknowledged]);
+      assertEquals(data.price.rolled_back, data.price.before);
+      assertEquals(data.price.again, data.price.promoted);
+      assertNothingLeft(tmp);
+    }),
+);
 
 podmanTest(
-  "in a container the demo's agent is a program whose way out is refused, and no network is left",
+  "in a container the demo's agent cannot reach out, and no network is left",
   () =>
     withTmp(async (tmp) => {
       const { sandbox, anchor } = await testImages();
@@ -137,15 +140,27 @@ async function interruptAt(tmp: string, moment: string, words: string[] = [], en
     text += chunk;
   }
   const { code } = await demo.status;
-  assertStringIncludes(await new Response(demo.stderr).text(), "interrupted");
+  const said = await new Response(demo.stderr).text();
+  assertStringIncludes(said, "interrupted");
   assertEquals(code, 130);
+  // What --keep leaves is named; it can be inspected and thrown away like any directory.
+  const kept = /what it made is in (\S+)/.exec(said)?.[1];
+  assertEquals(kept !== undefined, words.includes("--keep"));
+  if (kept !== undefined) {
+    assertEquals(Deno.statSync(kept).isDirectory, true);
+    Deno.removeSync(kept, { recursive: true });
+  }
   assertNothingLeft(tmp);
 }
 
-// A step is told when it is done: the task runs, or the session is open and the application writes.
+longTest(
+  "an interrupted demo under --keep says where its files are, and leaves no process behind",
+  () => withTmp((tmp) => interruptAt(tmp, "Submit a task", ["--keep"])),
+);
+
+// A step is printed when it is done: the task runs, or the session is open and the application writes.
 for (const moment of ["Submit a task", "live session"]) {
-  const define = moment === "live session" ? Deno.test : longTest;
-  define(
+  longTest(
     `a demo interrupted at "${moment}" ends with 130 and leaves neither files nor processes behind`,
     () => withTmp((tmp) => interruptAt(tmp, moment)),
   );

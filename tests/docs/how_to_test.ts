@@ -8,6 +8,7 @@ import { startMinio } from "../support/minio.ts";
 import { ModelServer } from "../support/model_server.ts";
 import { stepsOf } from "./page.ts";
 import { type Machine, makeMachine, type PageOptions, runPage } from "./run_page.ts";
+import { scaledTest, shortened } from "../support/long.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
@@ -83,6 +84,7 @@ const session: Prepare = async (machine) => {
 const PAGES: Readonly<Record<string, Prepare>> = {
   "docs/tutorials/first_branch.md": nothing,
   "docs/how-to/install.md": broker,
+  "docs/how-to/upgrade.md": broker,
   "docs/how-to/monitor.md": async (machine, cleanup) => {
     const { replace } = await broker(machine, cleanup);
     await sh(machine, `mkdir prometheus; cp ${ROOT}docs/monitoring/alerts*.yml prometheus/`);
@@ -97,6 +99,11 @@ const PAGES: Readonly<Record<string, Prepare>> = {
   "docs/how-to/budgets.md": broker,
   "docs/how-to/setup_commands.md": broker,
   "docs/how-to/queue_and_ci.md": async (machine, cleanup) => {
+    const options = await broker(machine, cleanup);
+    await sh(machine, "taskd start --detach > start.log 2>&1");
+    return options;
+  },
+  "docs/how-to/approve_from_a_script.md": async (machine, cleanup) => {
     const options = await broker(machine, cleanup);
     await sh(machine, "taskd start --detach > start.log 2>&1");
     return options;
@@ -148,7 +155,7 @@ until taskd session status > status.log 2>&1; do sleep 0.2; done; taskd session 
           calls: [[
             "sql",
             {
-              database: "shop",
+              database: "cafe",
               statement: "ALTER TABLE items ADD COLUMN cents INTEGER; UPDATE items SET cents = round(price * 100)",
             },
           ]],
@@ -168,8 +175,14 @@ until taskd session status > status.log 2>&1; do sleep 0.2; done; taskd session 
 /** Pages that take minutes or a machine of their own. */
 const LONG = ["docs/how-to/production_database.md", "docs/tutorials/first_task.md"];
 
-for (const [path, prepare] of Object.entries(PAGES)) {
-  Deno.test(`${path} runs as it is printed`, async () => {
+// The first tutorial and the way to an approval each time, and one of the other pages; all of them in the long suite.
+const EACH_TIME = /\/first_branch\.md$|\/approve_from_a_script\.md$/;
+const { always = [], others = [] } = Object.groupBy(
+  Object.entries(PAGES),
+  ([path]) => EACH_TIME.test(path) ? "always" : "others",
+);
+for (const [path, prepare] of [...always, ...shortened(others, 1)]) {
+  scaledTest(`${path} runs as it is printed`, async () => {
     await using machine = await makeMachine();
     await using cleanup = new AsyncDisposableStack();
     cleanup.defer(() =>

@@ -7,6 +7,7 @@ import { parse } from "@std/yaml/parse";
 import type { CeilingView } from "../../broker/api/wire.ts";
 import { BrokerMetrics } from "../../broker/engine/metrics.ts";
 import { Metrics } from "../../daemon/metrics.ts";
+import { MoreMetrics } from "../../daemon/more_metrics.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
@@ -21,6 +22,7 @@ interface Rules {
 export async function withReference(page: string): Promise<string> {
   const parts: [string, string][] = [
     ["store metrics", families(await new Metrics("dev").render([]))],
+    ["more store metrics", families(await new MoreMetrics().render([]))],
     ["store alerts", await alerts("alerts.yml")],
     ["broker metrics", families(await brokerText())],
     ["broker alerts", await alerts("alerts-broker.yml")],

@@ -12,6 +12,7 @@ import { ERROR_CODES } from "../../lib/errors.ts";
 import { parseAddress } from "../../lib/store/names.ts";
 import { sqlite3Write } from "../support/writers/oracle.ts";
 import type { Answer } from "./_child.ts";
+import { textLines } from "../support/text_lines.ts";
 
 /** An operation may take this long before it counts as hung; far above what any needs. */
 const HANG_MS = 60_000;
@@ -34,7 +35,7 @@ export class Operator {
       stderr: "inherit",
     }).spawn();
     this.#input = this.#child.stdin.getWriter();
-    this.#lines = lines(this.#child.stdout);
+    this.#lines = textLines(this.#child.stdout);
   }
 
   /** Runs `op`; undefined when the process died before it answered. */
@@ -91,15 +92,6 @@ export class Operator {
     await this.#input.close().catch(() => {});
     for await (const _ of this.#lines) { /* drained */ }
     await this.#child.status;
-  }
-}
-
-async function* lines(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
-  let rest = "";
-  for await (const chunk of stream.pipeThrough(new TextDecoderStream())) {
-    const parts = (rest + chunk).split("\n");
-    rest = parts.pop()!;
-    yield* parts;
   }
 }
 

@@ -52,9 +52,17 @@ async function open(): Promise<Store> {
 }
 
 let session: CaptureSession | undefined;
+let reopen = false;
 
 async function run(store: Store, { op, args }: Request): Promise<unknown> {
   switch (op) {
+    case "close_store":
+      // What a session that was refused has left, too; the next line opens the store anew.
+      await session?.close().catch(() => {});
+      session = undefined;
+      store.close();
+      reopen = true;
+      return null;
     case "session_open":
       session = await CaptureSession.open(store, args[0] as Address, { flush_every_ms: 0, snapshot_every: 16 });
       return session.checkout;
@@ -91,6 +99,8 @@ for await (const chunk of Deno.stdin.readable.pipeThrough(new TextDecoderStream(
   rest = lines.pop()!;
   for (const line of lines) {
     try {
+      if (reopen) store = undefined;
+      reopen = false;
       store ??= await open();
       say({ ok: true, value: await run(store, JSON.parse(line) as Request) ?? null });
     } catch (error) {

@@ -82,7 +82,7 @@ longTest("something else in the checkout's place is never written through, taken
   await store.audit();
 });
 
-Deno.test("checkout --force replaces a strange file by the branch's content", async (t) => {
+longTest("checkout --force replaces a strange file by the branch's content", async (t) => {
   const { bench: store, checkout } = await bench();
   await using _ = store;
   for (const [name, put] of Object.entries(OBSTACLES)) {

@@ -28,7 +28,7 @@ function request(random: SeededRandom, serial: number): [op: string, ...args: un
     case 4:
       return ["compact", address];
     case 5:
-      return address.branch === "main" ? ["databases"] : ["destroy", address];
+      return address.branch === "main" ? ["databases"] : ["destroy", address, { confirm: true }];
     case 6:
       return ["status", address];
     case 7:
@@ -96,7 +96,11 @@ async function edit(path: string): Promise<boolean> {
     await sqlite3Write(`file:${path}?mode=rw`, sql);
     return true;
   } catch (error) {
-    assert(/unable to open|locked|disk I\/O error|readonly/.test((error as Error).message), (error as Error).message);
+    // The last: the file was replaced between the opening and the first lock.
+    assert(
+      /unable to open|locked|disk I\/O error|readonly|not a database/.test((error as Error).message),
+      (error as Error).message,
+    );
     return false;
   }
 }

@@ -6,6 +6,7 @@ import { assertAfter, assertBeforeOrAfter, prepare, run, type Scenario, SCENARIO
 import { copyDirectory } from "../sim/template.ts";
 import { sqlite3Write } from "../support/writers/oracle.ts";
 import { Bench, contentOf } from "./_bench.ts";
+import { fillDisk, makeRoom } from "../support/full_disk.ts";
 import { mountReadOnlyView, withMount } from "../support/mounts.ts";
 import { scaledTest, shortened } from "../support/long.ts";
 
@@ -33,22 +34,6 @@ async function attempt(work: () => Promise<unknown>, codes: ErrorCode[], what: s
   }
 }
 
-/** Fills the disk up to `spare_bytes`. */
-async function fill(path: string, spare_bytes: number): Promise<void> {
-  const file = await Deno.open(path, { create: true, write: true });
-  try {
-    for (const block of [65_536, 4096]) {
-      const bytes = new Uint8Array(block);
-      for (;;) await file.write(bytes);
-    }
-  } catch {
-    // Full: that is the aim. What a short write left is filled by the next, smaller blocks.
-  }
-  const { size } = await file.stat();
-  await file.truncate(Math.max(0, size - spare_bytes));
-  file.close();
-}
-
 /** Runs one operation on a store whose disk has `spare_bytes` left, and again once there is room. */
 async function fillUp(
   location: string,
@@ -57,12 +42,12 @@ async function fillUp(
 ): Promise<void> {
   using store = await openStore(location);
   const what = `${scenario.name} with ${spare_bytes} bytes left`;
-  await fill(filler, spare_bytes);
+  fillDisk(filler, spare_bytes);
   let done: boolean;
   try {
     done = await attempt(() => run(scenario, store, directory), ["no_space"], what);
   } finally {
-    await Deno.remove(filler);
+    makeRoom(filler);
   }
   await assertBeforeOrAfter(store, scenario, directory);
   if (!done) await attempt(() => run(scenario, store, directory), scenario.repeated ?? [], `${what}, again`);
@@ -70,7 +55,7 @@ async function fillUp(
 }
 
 scaledTest(
-  "a full disk is no_space in every operation, and everything is there once there is room again",
+  "a full disk is no_space in every operation, and nothing is lost once there is room again",
   async (t) => {
     await withTemplate(async (template, directory) => {
       await withMount("tmpfs", 16, async (disk) => {
@@ -119,11 +104,11 @@ Deno.test("a session on a full disk fails its flush and stores everything once t
     await operator.ok("create", "app", { from: await bench.database() });
     const checkout = String(await operator.ok("session_open", main));
     await sqlite3Write(checkout, "INSERT INTO t(body) VALUES(hex(randomblob(20000)))");
-    await fill(`${disk}/filler`, 0);
+    fillDisk(`${disk}/filler`);
     await operator.fails("no_space", "session_flush");
     await operator.fails("no_space", "session_flush");
     assertEquals((await operator.ok("session_status")).state, "active");
-    await Deno.remove(`${disk}/filler`);
+    makeRoom(`${disk}/filler`);
     await sqlite3Write(checkout, "INSERT INTO t(body) VALUES('after')");
     await operator.ok("session_flush");
     await operator.ok("session_close");

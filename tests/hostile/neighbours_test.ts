@@ -49,7 +49,7 @@ const OPERATIONS: [op: string, ...args: unknown[]][] = [
   ["reapExpired"],
   ["enforceRoCacheBudget", { budget_bytes: 1 }],
   ["session_open", parseAddress("app@other")],
-  ["destroy", main],
+  ["destroy", main, { confirm: true }],
 ];
 
 /** Codes that name such a place correctly. */

@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { OUTRIGHT } from "../support/stores.ts";
 import type { ErrorCode } from "../../lib/errors.ts";
 import { parseAddress } from "../../lib/store/names.ts";
 import { Bench, Operator } from "./_bench.ts";
@@ -39,7 +40,7 @@ const text = (content: string | Uint8Array) => (path: string) =>
   Deno.writeFile(path, typeof content === "string" ? new TextEncoder().encode(content) : content);
 
 const edited = async (path: string, change: (ref: Record<string, unknown>) => unknown) => {
-  const json = JSON.parse(await Deno.readTextFile(`${path}.kept-away`)) as Record<string, unknown>;
+  const { sum: _, ...json } = JSON.parse(await Deno.readTextFile(`${path}.kept-away`)) as Record<string, unknown>;
   await Deno.writeTextFile(path, JSON.stringify(change(json)));
 };
 
@@ -96,7 +97,7 @@ const MANIFESTS: [name: string, put: (path: string) => Promise<unknown>, codes: 
   ["not JSON", text("hello"), ["not_a_store"]],
   ["of another product", text(`{"format":"photos","layout_version":1}`), ["not_a_store"]],
   ["of layout 3", (path) => edited(path, (json) => ({ ...json, layout_version: 3 })), ["unsupported_layout"]],
-  ["without a layout", (path) => edited(path, ({ layout_version: _, ...json }) => json), ["not_a_store"]],
+  ["without a layout", (path) => edited(path, ({ layout_version: _, ...json }) => json), ["corrupt"]],
   ["missing", () => Promise.resolve(), ["not_a_store"]],
   ["a directory", (path) => Deno.mkdir(path), ["denied"]],
   ["a FIFO", mkfifo, ["not_a_store", "denied", "unavailable"]],
@@ -121,7 +122,7 @@ Deno.test("a directory in place of the tombstones is reported, and no branch is 
   await using store = await bench();
   const path = `${store.location}/gc/tombstones.json`;
   const operator = store.operator();
-  await operator.ok("destroy", other);
+  await operator.ok("destroy", other, OUTRIGHT);
   store.expected.delete("app@other");
   await Deno.mkdir(path, { recursive: true });
   for (

@@ -7,7 +7,8 @@ import { copyDirectory } from "../sim/template.ts";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { whyNoStrace } from "../support/strace.ts";
 import { SeededRandom } from "../support/writers/random.ts";
-import type { Answer } from "./_child.ts";
+import type { Request } from "./_child.ts";
+import { runTraced } from "./_strace.ts";
 import { verify } from "./_verdict.ts";
 import { longTest, scaledTest, shortened } from "../support/long.ts";
 
@@ -19,8 +20,6 @@ const SEED = Number(Deno.env.get("KILL_SEED") ?? 7);
 const CALLS = "rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,ftruncate,utimensat," +
   "fsync,fdatasync,chmod,fchmod,copy_file_range,pwrite64";
 
-const CHILD = new URL("./_child.ts", import.meta.url).pathname;
-
 /** A call of one thread, as strace counts them. */
 interface Call {
   name: string;
@@ -30,36 +29,15 @@ interface Call {
   text: string;
 }
 
-/** Runs an operation in a process of its own under strace; undefined when it died. */
-async function runTraced(
-  location: string,
-  directory: string,
-  scenario: Pick<Scenario, "op" | "args" | "name" | "changes">,
-  ...options: string[]
-): Promise<Answer | undefined> {
-  const child = new Deno.Command("strace", {
-    args: ["-f", "-qq", ...options, Deno.execPath(), "run", "-A", "--no-prompt", "--quiet", CHILD, location],
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "null",
-  }).spawn();
-  const request = JSON.stringify({ op: scenario.op, args: scenarioArgs(scenario, directory) }) + "\n";
-  const output = child.output();
-  try {
-    const input = child.stdin.getWriter();
-    await input.write(new TextEncoder().encode(request));
-    await input.close();
-  } catch {
-    // Dead already.
-  }
-  const answer = new TextDecoder().decode((await output).stdout).trim();
-  return answer === "" ? undefined : JSON.parse(answer) as Answer;
+/** What the child is asked. */
+function requestOf(scenario: Scenario, directory: string): Request {
+  return { op: scenario.op, args: scenarioArgs(scenario, directory) };
 }
 
 /** All calls that the operation makes, each as the nth of its name in its thread. */
 async function callsOf(location: string, directory: string, scenario: Scenario): Promise<Call[]> {
   const log = `${directory}/trace`;
-  const answer = await runTraced(location, directory, scenario, "-o", log, "-e", `trace=${CALLS}`);
+  const answer = await runTraced(location, requestOf(scenario, directory), "-o", log, "-e", `trace=${CALLS}`);
   assert(answer?.ok, JSON.stringify(answer));
   const calls = new Map<string, Call>();
   const counted = new Map<string, number>();
@@ -77,7 +55,7 @@ async function callsOf(location: string, directory: string, scenario: Scenario):
 async function killAt(call: Call, location: string, directory: string, scenario: Scenario): Promise<boolean> {
   const { name, number } = call;
   const inject = ["-o", "/dev/null", "-e", `trace=${name}`, "-e", `inject=${name}:signal=KILL:when=${number}`];
-  const answer = await runTraced(location, directory, scenario, ...inject);
+  const answer = await runTraced(location, requestOf(scenario, directory), ...inject);
   try {
     await verify(location, directory, scenario, answer?.ok === true);
   } catch (error) {
@@ -96,7 +74,7 @@ async function withTemplate(
     await prepare(store, directory);
     // Garbage, for who collects it.
     await store.fork({ db: "app", branch: "side" }, "gone", { materialize: true });
-    await store.destroy({ db: "app", branch: "gone" });
+    await store.destroy({ db: "app", branch: "gone" }, { safety: false });
     await store.collectGarbage({ grace_ms: 0 });
   }
   const location = `${directory}/store`;
@@ -130,7 +108,7 @@ async function killEverywhere(t: Deno.TestContext, directory: string): Promise<v
 async function failAt(call: Call, errno: string, location: string, directory: string, scenario: Scenario) {
   const { name, number } = call;
   const inject = ["-o", "/dev/null", "-e", `trace=${name}`, "-e", `inject=${name}:error=${errno}:when=${number}`];
-  const answer = await runTraced(location, directory, scenario, ...inject);
+  const answer = await runTraced(location, requestOf(scenario, directory), ...inject);
   const what = `${scenario.name}, ${errno} of ${name} ${number}`;
   assert(answer !== undefined, `${what}: no answer`);
   assert(answer.ok || (FAULTS[errno]! as string[]).includes(answer.code), `${what}: ${JSON.stringify(answer)}`);

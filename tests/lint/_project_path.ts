@@ -3,6 +3,8 @@
  * `lib/store/store.ts`, whatever directory the project was cloned into.
  */
 
+import config from "../../deno.json" with { type: "json" };
+
 const ROOT = new URL("../../", import.meta.url).pathname;
 
 /** The `/`-separated path inside the project of a file name as the linter gives it. */
@@ -15,11 +17,18 @@ export function isTestCode(path: string): boolean {
   return path.startsWith("tests/") || /_test(?:ing)?\.ts$/.test(path);
 }
 
+/** The project's own package by name, also with a registry and a version, and the subpath in it. */
+const OWN_PACKAGE = new RegExp(`^(?:jsr:/?)?${config.name}(?:@[^/]+)?(?=/|$)`);
+
 /**
- * What a relative specifier in `from` points at, as a project path; undefined for
+ * What a relative specifier in `from`, or one of the project's own package, points at, as a project path; undefined for
  * any other specifier, and for a folder, which is no module.
  */
 export function resolveSpecifier(from: string, specifier: string): string | undefined {
+  if (OWN_PACKAGE.test(specifier)) {
+    const exported = config.exports[specifier.replace(OWN_PACKAGE, ".") as keyof typeof config.exports];
+    return exported?.slice("./".length);
+  }
   if (!specifier.startsWith("./") && !specifier.startsWith("../") || specifier.endsWith("/")) return undefined;
   return new URL(specifier, `file:///${from}`).pathname.slice(1);
 }

@@ -21,7 +21,7 @@ export const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ["demo", "mcp"],
     ["table"],
     ["plan", "redteam", "setup"],
-    ["text"],
+    ["model", "text"],
   ],
 };
 

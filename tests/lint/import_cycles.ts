@@ -11,7 +11,7 @@ import { visitSpecifiers } from "./_specifiers.ts";
 const ROOT = new URL("../../", import.meta.url).pathname;
 
 /** Specifiers of `import … from "…"`, `export … from "…"`, `import "…"` and `import("…")`. */
-const SPECIFIERS = /\b(?:from|import)\s*\(?\s*"(\.{1,2}\/[^"\s]+)"/g;
+const SPECIFIERS = /\b(?:from|import)\s*\(?\s*["'`]([^"'`\s]+)["'`]/g;
 
 const importsOnDisk = new Map<string, readonly string[]>();
 
@@ -21,12 +21,13 @@ function importsOf(path: string): readonly string[] {
   if (known !== undefined) return known;
   let text = "";
   try {
-    text = Deno.readTextFileSync(ROOT + path);
+    // Comments have examples, which import the package by its name.
+    text = Deno.readTextFileSync(ROOT + path).replaceAll(/^\s*(?:\/\*|\*|\/\/).*$/gm, "");
   } catch {
     // A module that is missing is the type checker's to report.
   }
-  const found = Array.from(text.matchAll(SPECIFIERS), ([, specifier]) => resolveSpecifier(path, specifier!)!);
-  const imports = [...new Set(found)].filter((target) => target.endsWith(".ts"));
+  const found = Array.from(text.matchAll(SPECIFIERS), ([, specifier]) => resolveSpecifier(path, specifier!));
+  const imports = [...new Set(found)].filter((target) => target !== undefined && target.endsWith(".ts")) as string[];
   importsOnDisk.set(path, imports);
   return imports;
 }

@@ -8,7 +8,7 @@
 import { projectPath } from "./_project_path.ts";
 import { visitSpecifiers } from "./_specifiers.ts";
 
-const REMOTE = /^(npm|jsr|https?|data):/;
+const REMOTE = /^(?:(?:npm|jsr|https?|data|file|blob):|\/)/;
 const BARE = /^[a-z@][^:]*$/;
 const FOR_TESTS = /_test\.ts$|_testing\.ts$|\/(conformance|faulty)\.ts$/;
 

@@ -2,12 +2,22 @@
  * Rule `taskd/layering`: dependencies point one way, cli -> daemon | broker -> lib;
  * the two daemons do not know each other; inside a part, a room imports only from floors
  * below its own; a file whose name begins with `_` belongs to its folder; product code
- * never imports test code.
+ * never imports test code. A specifier that cannot be read is refused, except where a reason is given.
  */
 
 import { folderOf, isTestCode, projectPath, resolveSpecifier } from "./_project_path.ts";
 import { roomObjection } from "./_rooms.ts";
 import { visitSpecifiers } from "./_specifiers.ts";
+
+/** Where a specifier is computed, or this module's address put to another use, and why. */
+const COMPUTED: Readonly<Record<string, string>> = {
+  "cli/main.ts": "its own address, by which the program starts itself",
+  "cli/mcp/sdk.ts": "a package that is loaded late",
+  "cli/redteam/hostile_agent.ts": "imports that a sandbox must refuse",
+  "cli/table/_branch_flags.ts": "folders of the package, as permissions",
+  "lib/version.ts": "asks whether it came from a registry",
+  "lib/packages/s3_sdk.ts": "a package that is loaded late",
+};
 
 /** What each part of the product may import from. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
@@ -43,12 +53,15 @@ export const layering: Deno.lint.Rule = {
     const report = (message: string | undefined, node: Deno.lint.Node, hint: string) => {
       if (message !== undefined) context.report({ node, message, hint });
     };
-    return visitSpecifiers((specifier, node, how) => {
+    return visitSpecifiers((specifier, node) => {
       const target = resolveSpecifier(from, specifier);
       if (target === undefined) return;
       report(objection(from, target), node, "Dependencies point one way: cli -> daemon | broker -> lib");
-      if (how === "address" || isTestCode(from)) return;
+      if (isTestCode(from)) return;
       report(roomObjection(from, target), node, "Move what is needed down, or what needs it up (tests/lint/_rooms.ts)");
+    }, (node) => {
+      if (isTestCode(from) || MAY_IMPORT[partOf(from)] === undefined || from in COMPUTED) return;
+      report("Which module this names cannot be read", node, "Write the specifier as a literal");
     });
   },
 };

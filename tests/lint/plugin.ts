@@ -7,6 +7,7 @@ import { ambientTime } from "./ambient_time.ts";
 import { importCycles } from "./import_cycles.ts";
 import { importMapOnly } from "./import_map_only.ts";
 import { layering } from "./layering.ts";
+import { lineRegex } from "./line_regex.ts";
 import { processState } from "./process_state.ts";
 import { rawFileAccess } from "./raw_file_access.ts";
 import { testNames } from "./test_names.ts";
@@ -19,6 +20,7 @@ export default {
     "import-cycles": importCycles,
     "import-map-only": importMapOnly,
     "layering": layering,
+    "line-regex": lineRegex,
     "process-state": processState,
     "raw-file-access": rawFileAccess,
     "test-names": testNames,

@@ -1,5 +1,5 @@
 /**
- * Rule `taskd/process-state`: nobody changes what all threads of a process share: its umask, its directory and its
+ * Rule `taskd/process-state`: no code changes what all threads of a process share: its umask, its directory and its
  * environment.
  *
  * A change that is put back a moment later is not harmless. Two threads that do so at once put back each other's values,

@@ -3,7 +3,7 @@
  * `_out_words.ts`.
  */
 
-import { findOutWords, PROPER_USES } from "./_out_words.ts";
+import { findOutWords } from "./_out_words.ts";
 import { projectPath } from "./_project_path.ts";
 
 /** Files that name the words in order to refuse them. */
@@ -14,11 +14,9 @@ export const words: Deno.lint.Rule = {
   create(context) {
     const path = projectPath(context.filename);
     if (OWN_FILES.has(path)) return {};
-    const proper = PROPER_USES.filter(([beginning]) => path.startsWith(beginning)).map(([, word]) => word);
     return {
       Program() {
-        for (const { index, text, write } of findOutWords(context.sourceCode.text)) {
-          if (proper.includes(text.toLowerCase())) continue;
+        for (const { index, text, write } of findOutWords(context.sourceCode.text, path)) {
           context.report({
             range: [index, index + text.length],
             message: `"${text}" is not a word of this project`,

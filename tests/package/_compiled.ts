@@ -6,7 +6,7 @@
 
 import { dirname, join } from "node:path";
 import config from "../../deno.json" with { type: "json" };
-import { ROOT, run } from "./_places.ts";
+import { ROOT, run } from "./_publish_and_run.ts";
 
 /** Runs before the first line of every thread. */
 const PRELUDE = (program: string) => `

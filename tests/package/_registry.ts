@@ -4,7 +4,7 @@
  */
 
 import { join } from "@std/path/join";
-import { ROOT, serveFiles } from "./_places.ts";
+import { ROOT, serveFiles } from "./_publish_and_run.ts";
 
 interface PackageFiles {
   version: string;

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { cacheWithNpm, ROOT, run, serveFiles } from "./_places.ts";
+import { cacheWithNpm, ROOT, run, serveFiles } from "./_publish_and_run.ts";
 
 /** Every module of the library, without its tests. */
 function libraryModules(folder = "lib/"): string[] {

@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { LONG, scaledTest } from "../support/long.ts";
+import { longTest } from "../support/long.ts";
 import { compileStandIn } from "./_compiled.ts";
-import { run } from "./_places.ts";
+import { run } from "./_publish_and_run.ts";
 
-scaledTest("a compiled program runs without deno: its helpers are itself, and held as tightly", async (t) => {
+longTest("a compiled program runs without deno: its helpers are itself, and held as tightly", async (t) => {
   const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "compiled-" }));
   try {
     const program = await compileStandIn(base);
@@ -22,14 +22,12 @@ scaledTest("a compiled program runs without deno: its helpers are itself, and he
       assertEquals((await taskd("help")).stdout.includes("internal"), false);
     });
 
-    if (LONG) {
-      await t.step("demo runs the built-in agent and looks at its databases", async () => {
-        const { code, stdout, stderr } = await taskd("demo", "--quick", "--json");
-        assertEquals(code, 0, stdout + stderr);
-        const { code: story } = JSON.parse(stdout).facts;
-        assertEquals(story.cents.after, story.cents.right);
-      });
-    }
+    await t.step("demo runs the built-in agent and looks at its databases", async () => {
+      const { code, stdout, stderr } = await taskd("demo", "--quick", "--json");
+      assertEquals(code, 0, stdout + stderr);
+      const { code: story } = JSON.parse(stdout).facts;
+      assertEquals(story.cents.after, story.cents.right);
+    });
 
     await t.step("redteam finds the embedded sandbox closed", async () => {
       assertEquals((await taskd("init")).code, 0);

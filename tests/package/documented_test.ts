@@ -28,6 +28,7 @@ interface Entry {
 /** A function, a class, or a method of one, and the examples that may show it: its own, its class's, those of its file. */
 interface Export {
   name: string;
+  kind: "function" | "class" | "method";
   /** How a program that uses it is recognised. */
   use: RegExp;
   doc: JsDoc | undefined;
@@ -52,9 +53,10 @@ function exportsOf({ module_doc, symbols }: Entry): Export[] {
       return method.accessibility === undefined && !internal && !method.name.startsWith("[");
     });
     return [
-      { name, use: new RegExp(`\\b${name}\\b`), doc: jsDoc, around },
+      { name, kind, use: new RegExp(`\\b${name}\\b`), doc: jsDoc, around },
       ...methods.map((method) => ({
         name: `${name}.${method.name}`,
+        kind: "method" as const,
         use: new RegExp(`\\.${method.name}\\(`),
         doc: method.jsDoc,
         around: [module_doc, jsDoc],
@@ -77,6 +79,23 @@ Deno.test("every exported function, class and method is shown by an example that
   assertEquals(missing.map(({ name }) => name), []);
   const not_run = ALL.filter(({ doc }) => examples(doc).some((example) => !/^```ts$/m.test(example)));
   assertEquals(not_run.map(({ name }) => name), []);
+});
+
+/** Exports that throw nothing, and why. */
+const THROWS_NOTHING: Readonly<Record<string, string>> = {
+  hasCode: "compares",
+  messageOf: "formats anything",
+  formatAddress: "formats a checked value",
+  isS3Location: "compares",
+  parseTxid: "is undefined for anything else",
+  "Client.closed": "resolves however the connection ends",
+  "Client.close": "ends what may have ended",
+  "Store.close": "ends what may have ended",
+};
+
+Deno.test("every exported function and method says what it throws, except the few that throw nothing", () => {
+  const silent = ALL.filter(({ kind, doc }) => kind !== "class" && !doc?.tags?.some((tag) => tag.kind === "throws"));
+  assertEquals(silent.map(({ name }) => name).filter((name) => !(name in THROWS_NOTHING)), []);
 });
 
 Deno.test("every exported function, class and method has a sentence", () => {

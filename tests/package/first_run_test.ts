@@ -1,19 +1,10 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
 import test_config from "../deno.json" with { type: "json" };
-import { ROOT, run } from "./_places.ts";
+import { packagesIn, ROOT, run } from "./_publish_and_run.ts";
 
 /** What a first run may download at most. */
 const MAX_PACKAGES = 10;
-
-/** Packages in a cache: folders that have versions in them. */
-function packagesIn(cache: string): string[] {
-  const registry = `${cache}/npm/registry.npmjs.org`;
-  const names = [...Deno.readDirSync(registry)].flatMap(({ name }) =>
-    name.startsWith("@") ? [...Deno.readDirSync(`${registry}/${name}`)].map((each) => `${name}/${each.name}`) : [name]
-  );
-  return names.filter((name) => [...Deno.readDirSync(`${registry}/${name}`)].some(({ isDirectory }) => isDirectory));
-}
 
 Deno.test("a first run with an empty cache downloads few packages, and none of the tests'", async () => {
   const cache = await Deno.makeTempDir({ prefix: "first-run-" });
@@ -28,4 +19,34 @@ Deno.test("a first run with an empty cache downloads few packages, and none of t
   } finally {
     await Deno.remove(cache, { recursive: true });
   }
+});
+
+/** Every npm specifier that a module of the program names, for its code or for its types: what `deno install` fetches. */
+async function npmSpecifiers(): Promise<string[]> {
+  const { stdout } = await run(Deno.execPath(), ["info", "--json", "cli/main.ts"], { cwd: ROOT.pathname });
+  const { modules } = JSON.parse(stdout) as {
+    modules: { dependencies?: { code?: { specifier?: string }; type?: { specifier?: string } }[] }[];
+  };
+  const named = modules.flatMap(({ dependencies = [] }) =>
+    dependencies.flatMap(({ code, type }) => [code?.specifier ?? "", type?.specifier ?? ""])
+  );
+  return [...new Set(named.filter((specifier) => specifier.startsWith("npm:")))];
+}
+
+Deno.test("no module names a package, or a type of one, that is loaded late", async () => {
+  const names = (await npmSpecifiers()).map((specifier) => /^npm:((?:@[^/]+\/)?[^@/]+)@/.exec(specifier)?.[1]);
+  assertEquals(
+    [...new Set(names)].sort(),
+    // deno-std and get-east-asian-width are of the stand-ins for JSR.
+    [
+      "@types/picomatch",
+      "deno-std",
+      "get-east-asian-width",
+      "picomatch",
+      "pprof-format",
+      "prom-client",
+      "valibot",
+      "yaml",
+    ],
+  );
 });

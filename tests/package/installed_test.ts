@@ -1,7 +1,9 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
+import { longTest } from "../support/long.ts";
+import { startMinio } from "../support/minio.ts";
 import { rehearse } from "../tools/publish.ts";
-import { cacheWithNpm, type Ran, ROOT, run } from "./_places.ts";
+import { cacheWithNpm, packagesIn, type Ran, ROOT, run } from "./_publish_and_run.ts";
 import { Registry } from "./_registry.ts";
 
 /** The program as it is after `deno install`, with a home directory of its own. */
@@ -13,18 +15,21 @@ interface Installed {
 }
 
 /** Publishes to a registry on loopback what a plain `deno publish` ships, and installs the program from there. */
-async function install(base: string, registry: Registry): Promise<Installed> {
+async function install(base: string, registry: Registry, cache: string): Promise<Installed> {
   const env = {
     JSR_URL: registry.url,
     HOME: `${base}/home`,
     TMPDIR: `${base}/tmp`,
     DENO_INSTALL_ROOT: `${base}/root`,
-    DENO_DIR: await cacheWithNpm(base),
+    DENO_DIR: cache,
   };
   await Promise.all([env.HOME, env.TMPDIR].map((path) => Deno.mkdir(path)));
   const options = { env, cwd: base };
   const words = ["publish", "--token", "none", "--no-provenance", "--no-check", "--allow-dirty"];
-  const published = await run(Deno.execPath(), words, { env, cwd: ROOT.pathname });
+  const published = await run(Deno.execPath(), words, {
+    env: { JSR_URL: registry.url },
+    cwd: ROOT.pathname,
+  });
   assertEquals(published.code, 0, published.stderr);
   const flags = ["--global", "--name", "taskd", ...launchFlags()];
   const installed = await run(Deno.execPath(), ["install", ...flags, "jsr:@taskd/taskd/cli"], options);
@@ -56,11 +61,25 @@ async function daemon({ program, env, base }: Installed, words: string[]) {
   };
 }
 
-Deno.test("the published package installs, and every part of the program runs from it", async (t) => {
+/** Begins a conversation with `taskd mcp`; returns the name that it gives itself. */
+async function initializeMcp({ program, env }: Installed): Promise<string> {
+  const child = new Deno.Command(program, { args: ["mcp"], env, stdin: "piped", stdout: "piped", stderr: "piped" })
+    .spawn();
+  const writer = child.stdin.getWriter();
+  const params = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test", version: "1" } };
+  const request = { jsonrpc: "2.0", id: 1, method: "initialize", params };
+  await writer.write(new TextEncoder().encode(`${JSON.stringify(request)}\n`));
+  await writer.close();
+  const { code, stdout, stderr } = await child.output();
+  assertEquals(code, 0, new TextDecoder().decode(stderr));
+  return JSON.parse(new TextDecoder().decode(stdout)).result.serverInfo.name;
+}
+
+longTest("the published package installs, and every part of the program runs from it", async (t) => {
   const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "installed-" }));
   try {
     await using registry = await Registry.start(base);
-    const installed = await install(base, registry);
+    const installed = await install(base, registry, await cacheWithNpm(base));
     const { taskd } = installed;
 
     await t.step("a plain publish ships what the rehearsal lists, and nothing else", async () => {
@@ -143,27 +162,43 @@ function codeOf(error: unknown): string {
       assertEquals(opened.code, 0, opened.stderr);
     });
 
-    await t.step("mcp answers an agent", async () => {
-      const child = new Deno.Command(installed.program, {
-        args: ["mcp"],
-        env: installed.env,
-        stdin: "piped",
-        stdout: "piped",
-        stderr: "piped",
-      }).spawn();
-      const writer = child.stdin.getWriter();
-      const clientInfo = { name: "test", version: "1" };
-      const params = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo };
-      await writer.write(
-        new TextEncoder().encode(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params }) + "\n"),
-      );
-      await writer.close();
-      const { code, stdout, stderr } = await child.output();
-      const text = new TextDecoder().decode(stdout);
-      assertEquals(code, 0, new TextDecoder().decode(stderr));
-      assertEquals(JSON.parse(text).result.serverInfo.name, "taskd");
-    });
+    await t.step("mcp answers an agent", async () => assertEquals(await initializeMcp(installed), "taskd"));
   } finally {
     await Deno.remove(base, { recursive: true });
   }
 });
+
+/** What the installed program may have fetched before a command needs more. */
+const MAX_PACKAGES = 10;
+
+longTest(
+  "an installation with an empty cache fetches few packages, and commands what they need",
+  async () => {
+    const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "installed-empty-" }));
+    try {
+      await using registry = await Registry.start(base);
+      await using s3 = await startMinio();
+      const installed = await install(base, registry, `${base}/deno-dir`);
+      assertMatch((await installed.taskd("version")).stdout, /^taskd /);
+      const early = packagesIn(installed.env.DENO_DIR!);
+      assert(early.length <= MAX_PACKAGES, early.join(" "));
+      // Once more with nothing: what the installation wrote down must not bring in more.
+      await Deno.remove(installed.env.DENO_DIR!, { recursive: true });
+      assertEquals((await installed.taskd("version")).code, 0);
+      assert(packagesIn(installed.env.DENO_DIR!).length <= MAX_PACKAGES);
+
+      assertEquals(await initializeMcp(installed), "taskd");
+      assert(packagesIn(installed.env.DENO_DIR!).includes("@modelcontextprotocol/sdk"));
+      Object.assign(installed.env, {
+        BSTORE_S3_ENDPOINT: s3.endpoint,
+        AWS_ACCESS_KEY_ID: s3.credentials.access_key_id,
+        AWS_SECRET_ACCESS_KEY: s3.credentials.secret_access_key,
+      });
+      const created = await installed.taskd("create", "shop", "--store", `s3://${s3.bucket}/installed`);
+      assertEquals(created.code, 0, created.stderr);
+      assert(packagesIn(installed.env.DENO_DIR!).includes("@aws-sdk/client-s3"));
+    } finally {
+      await Deno.remove(base, { recursive: true });
+    }
+  },
+);

@@ -3,6 +3,7 @@
  * for every server.
  */
 
+import { OUTRIGHT } from "../support/stores.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { BackendError } from "../../lib/backend/backend.ts";
 import { LocalBackend } from "../../lib/backend/local.ts";
@@ -223,7 +224,7 @@ export function engineOnS3(name: string, place: () => S3Place): void {
     await store.create("shop", { from: `${bucket.scratch}/seed.db` });
     await store.fork(at("shop"), "kept");
     await store.fork(at("shop"), "full", { materialize: true });
-    await store.destroy(at("shop@full"));
+    await store.destroy(at("shop@full"), OUTRIGHT);
     const before = await bucket.keys("data/");
     const first = await collectGarbage(store.context, { grace_ms: 0 });
     assertEquals([first.tombstoned, first.deleted], [1, 0]);

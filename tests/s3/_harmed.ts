@@ -3,6 +3,7 @@
  * code that says whether to try again, and trying again is enough.
  */
 
+import { OUTRIGHT } from "../support/stores.ts";
 import { assert, assertEquals } from "@std/assert";
 import { hasCode } from "../../lib/errors.ts";
 import { parseAddress } from "../../lib/store/names.ts";
@@ -70,7 +71,7 @@ export function harmedEngineOnS3(name: string, place: () => S3Place & { endpoint
         await persist(() => harmed.fork(at("shop"), `f${round}`), "already_exists");
       }
       await persist(() => harmed.rollback(at("shop@main@c1"), { safety: false }));
-      await persist(() => harmed.destroy(at("shop@f0")), "not_found");
+      await persist(() => harmed.destroy(at("shop@f0"), OUTRIGHT), "not_found");
       harmed.close();
       proxy.plan = () => undefined;
       using observer = await Store.open({ backend: inner.backend, workspace: `${scratch}/observer` });

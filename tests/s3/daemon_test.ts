@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { connect } from "../../lib/client/client.ts";
 import { makeBucketPlace } from "../cli/support/bucket.ts";
-import { startDaemon, textLines } from "../cli/support/daemon.ts";
+import { startDaemon } from "../cli/support/daemon.ts";
+import { textLines } from "../support/text_lines.ts";
 import type { Place } from "../cli/support/taskd.ts";
 import { startMinio } from "../support/minio.ts";
 import type { S3Server } from "../support/s3_server.ts";

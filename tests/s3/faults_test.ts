@@ -1,3 +1,4 @@
+import { OUTRIGHT } from "../support/stores.ts";
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { BackendError } from "../../lib/backend/backend.ts";
 import { MemoryBackend } from "../support/memory_backend.ts";
@@ -280,7 +281,7 @@ Deno.test("an interrupted deletion hides the branch at once and frees its name l
     await store.create("shop");
     await store.fork(at("shop"), "try");
     stage.proxy.plan = ({ method }) => method === "DELETE" ? { kind: "cut" } : undefined;
-    await store.destroy(at("shop@try"));
+    await store.destroy(at("shop@try"), OUTRIGHT);
     stage.proxy.plan = () => undefined;
     assertEquals((await store.branches()).map(({ branch }) => branch), ["main"]);
     assertEquals((await store.databases()).length, 1);

@@ -5,6 +5,7 @@ import { emptyS3, type S3Server } from "../support/s3_server.ts";
 import { engineOnS3 } from "./_engine.ts";
 import { gcModelOnS3 } from "./_gc_model.ts";
 import { harmedEngineOnS3 } from "./_harmed.ts";
+import { rotOnS3 } from "./_rot.ts";
 import { seededFaultsOnS3 } from "./_seeded.ts";
 
 let server: S3Server;
@@ -15,6 +16,7 @@ Deno.test.afterAll(async () => await server[Symbol.asyncDispose]());
 
 backendConformance("MinIO", () => emptyS3(server), { network: true });
 engineOnS3("MinIO", () => server);
+rotOnS3("MinIO", () => server);
 if (LONG) {
   const name = `MinIO ${LONG_MARK}`;
   gcModelOnS3(name, () => server);

@@ -5,6 +5,7 @@ import { emptyS3, type S3Server } from "../support/s3_server.ts";
 import { engineOnS3 } from "./_engine.ts";
 import { gcModelOnS3 } from "./_gc_model.ts";
 import { harmedEngineOnS3 } from "./_harmed.ts";
+import { rotOnS3 } from "./_rot.ts";
 import { seededFaultsOnS3 } from "./_seeded.ts";
 
 /** A second server shows what only the first does; it runs in the long suite. */
@@ -20,5 +21,6 @@ if (LONG) {
   engineOnS3(name, () => server);
   gcModelOnS3(name, () => server);
   seededFaultsOnS3(name, () => server);
+  rotOnS3(name, () => server);
   harmedEngineOnS3(name, () => server);
 }

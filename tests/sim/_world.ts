@@ -6,6 +6,7 @@
 import { assert } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { Backend } from "../../lib/backend/backend.ts";
+import { OUTRIGHT } from "../support/stores.ts";
 import { FaultyBackend, seededFaults } from "../support/faulty_backend.ts";
 import { CaptureSession } from "../../lib/capture/session.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
@@ -290,7 +291,7 @@ export class World {
   async destroy(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
     if (branch.name === "main" || random.chance(0.5)) return;
     branch.destroyed = "maybe";
-    await store.destroy({ db: DB, branch: branch.name });
+    await store.destroy({ db: DB, branch: branch.name }, OUTRIGHT);
     branch.destroyed = "yes";
   }
 
@@ -339,7 +340,7 @@ export class World {
       const address = { db: DB, branch: name };
       if (this.#branches.get(name)?.destroyed === "maybe") {
         // An interrupted destroy is finished by the next.
-        await store.destroy(address);
+        await store.destroy(address, OUTRIGHT);
         assert(await contentAt(store, `${DB}@${name}`, this.#directory) === undefined, `${name} cannot be destroyed`);
         continue;
       }

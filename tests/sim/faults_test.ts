@@ -79,7 +79,7 @@ async function atEveryCall(what: string, work: (count: number) => Promise<boolea
 
 scaledTest("a fault at any backend call leaves before or after, and a repetition succeeds", async (t) => {
   await withTemplate(async (template, clock, directory) => {
-    for (const scenario of shortened(SCENARIOS, 8)) {
+    for (const scenario of shortened(SCENARIOS, 4)) {
       await t.step(scenario.name, async () => {
         for (const kind of ["before", "after"] as const) {
           await atEveryCall(`${scenario.name}, fault ${kind}`, async (count) => {
@@ -110,10 +110,10 @@ scaledTest("a fault at any backend call leaves before or after, and a repetition
 });
 
 scaledTest(
-  "a process that vanishes at any backend call leaves before or after, and the next one goes on",
+  "a process that vanishes at any backend call leaves before or after, and the next goes on",
   async (t) => {
     await withTemplate(async (template, clock, directory) => {
-      for (const scenario of shortened(SCENARIOS, 8)) {
+      for (const scenario of shortened(SCENARIOS, 4)) {
         await t.step(scenario.name, async () => {
           await atEveryCall(`${scenario.name}, gone`, async (count) => {
             const { backend, workspace } = await template.copy();

@@ -7,15 +7,15 @@ import { type Address, formatAddress } from "../../lib/store/names.ts";
 import { Store } from "../../lib/store/store.ts";
 import { VirtualClock } from "../support/clock.ts";
 import { dataKeys, flush, makeTinyDatabase, neededKeys } from "../support/histories.ts";
-import { at, withDirectory } from "../support/stores.ts";
+import { at, OUTRIGHT, withDirectory } from "../support/stores.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { Actor, TurnBackend } from "./_scheduler.ts";
-import { longTest } from "../support/long.ts";
+import { longTest, scaled, scaledTest } from "../support/long.ts";
 
-/** Random schedules of each scenario in a plain run; `SIM_SCHEDULES=5000` takes more. */
-const SCHEDULES = Number(Deno.env.get("SIM_SCHEDULES") ?? 20);
-/** Of the systematic schedules a plain run takes every so many-th; `SIM_STRIDE=1` takes all. */
-const STRIDE = Number(Deno.env.get("SIM_STRIDE") ?? 11);
+/** Random schedules of each scenario; `SIM_SCHEDULES=5000` takes more. */
+const SCHEDULES = Number(Deno.env.get("SIM_SCHEDULES") ?? scaled({ short: 8, long: 20 }));
+/** Of the systematic schedules every so many-th is taken; `SIM_STRIDE=1` takes all. */
+const STRIDE = Number(Deno.env.get("SIM_STRIDE") ?? scaled({ short: 23, long: 11 }));
 
 /** What an operation may answer when it lost against the other actor. */
 const REFUSALS = [
@@ -56,6 +56,8 @@ interface Schedule {
   operation: keyof typeof OPERATIONS & string;
   /** Time that passes with each pass. */
   step_ms: number;
+  /** How far a second collecting host's clock is ahead; with one, the maker's stands still. */
+  ahead_ms: number;
   choose: Choose;
   /** The maker dies before the call after this many. */
   dies_after?: number;
@@ -86,18 +88,21 @@ class Arena {
   }
 
   /** Runs an operation beside destroys and passes as `choose` says, and verifies the store. Returns the calls of each. */
-  async run({ operation, step_ms, choose, dies_after = Infinity }: Schedule): Promise<[number, number]> {
+  async run({ operation, step_ms, ahead_ms, choose, dies_after = Infinity }: Schedule): Promise<[number, number]> {
     const backend = new MemoryBackend();
     for await (const { key } of this.#template.list("")) {
       await backend.put(key, (await this.#template.get(key)).bytes);
     }
     const clock = new VirtualClock();
-    const open = (through: Backend, name: string) =>
-      Store.open({ backend: through, workspace: `${this.#directory}/${this.#runs}-${name}`, clock });
+    const open = (through: Backend, name: string, own = clock) =>
+      Store.open({ backend: through, workspace: `${this.#directory}/${this.#runs}-${name}`, clock: own });
     this.#runs++;
+    const [still, ahead] = [ahead_ms === 0 ? clock : new VirtualClock(), new VirtualClock()];
+    ahead.jump(ahead_ms);
     const [maker, collector] = [new Actor("maker"), new Actor("collector")];
-    using one = await this.#opened(open, backend, maker);
+    using one = await this.#opened((through, name) => open(through, name, still), backend, maker);
     using two = await this.#opened(open, backend, collector);
+    using three = await this.#opened((through) => open(through, "ahead", ahead), backend, collector);
     const outcome = { acknowledged: false };
     const taken = new Map([[maker, 0], [collector, 0]]);
     await start(maker, async () => {
@@ -105,9 +110,9 @@ class Arena {
       outcome.acknowledged = true;
     });
     await start(collector, async () => {
-      for (const name of ["side", "whole"]) await two.destroy(at(`app@${name}`)).catch(expected);
-      for (let pass = 0; pass < 4; pass++) {
-        await two.collectGarbage({ grace_ms: 0 }).catch(expected);
+      for (const name of ["side", "whole"]) await two.destroy(at(`app@${name}`), OUTRIGHT).catch(expected);
+      for (let pass = 0; pass < (ahead_ms === 0 ? 4 : 6); pass++) {
+        await (ahead_ms !== 0 && pass % 2 === 1 ? three : two).collectGarbage({ grace_ms: 0 }).catch(expected);
         clock.advance(step_ms);
       }
     });
@@ -187,7 +192,7 @@ async function sweepAfterDeath(store: Store, operation: string, clock: VirtualCl
   } catch (error) {
     const made = RESULTS[operation];
     if (!made || !hasCode(error, "gc_failed") || !error.message.includes(formatAddress(made))) throw error;
-    await store.destroy(made);
+    await store.destroy(made, OUTRIGHT);
     await sweep(store, clock);
   }
 }
@@ -224,28 +229,30 @@ function preempted(first: number, second: number): Choose {
 }
 
 for (const operation of Object.keys(OPERATIONS)) {
-  // With time standing still the list remembers everything; with these steps it has forgotten what is gone.
-  for (const step_ms of [0, 400_000]) {
+  // With time standing still the list remembers everything; with these steps, and for a host whose clock is ahead, it has
+  // forgotten what is gone.
+  for (const [step_ms, ahead_ms] of [[0, 0], [0, 400_000], [400_000, 0]] as const) {
     // Passes of no duration interleave the most; slow ones repeat the same orders.
-    const define = step_ms === 0 ? Deno.test : longTest;
+    const define = step_ms === 0 ? scaledTest : longTest;
     define(
-      `${operation} with garbage collection loses no branch and keeps no garbage; ${step_ms} ms a pass`,
+      `${operation} beside gc loses and leaves nothing; ${step_ms} ms a pass, ${ahead_ms} apart`,
       async () => {
         await withDirectory(async (directory) => {
           const arena = await Arena.make(directory);
           const attempt = async (name: string, choose: Choose, dies_after = Infinity) => {
             try {
-              return await arena.run({ operation, step_ms, choose, dies_after });
+              return await arena.run({ operation, step_ms, ahead_ms, choose, dies_after });
             } catch (error) {
               throw new Error(`${name}: ${(error as Error).message}`, { cause: error });
             }
           };
+          const [stride, schedules] = ahead_ms === 0 ? [STRIDE, SCHEDULES] : [STRIDE * 2 - 1, Math.ceil(SCHEDULES / 2)];
           const [makes, collects] = await attempt("one after the other", preempted(Infinity, Infinity));
-          for (let index = 0; index < makes * (collects + 8); index += STRIDE) {
+          for (let index = 0; index < makes * (collects + 8); index += stride) {
             const [first, second] = [index % makes, Math.floor(index / makes)];
             await attempt(`${first} calls, then ${second}`, preempted(first, second));
           }
-          for (let seed = 1; seed <= SCHEDULES; seed++) {
+          for (let seed = 1; seed <= schedules; seed++) {
             const random = new SeededRandom(seed);
             const dies_after = random.chance(0.4) ? random.between(1, makes) : Infinity;
             let bias = 0.5;

@@ -14,7 +14,7 @@ import { Store } from "../../lib/store/store.ts";
 import { keysOf } from "../../lib/store/tombstones.ts";
 import { VirtualClock } from "../support/clock.ts";
 import { dataKeys, flush, makeTinyDatabase, neededKeys } from "../support/histories.ts";
-import { at } from "../support/stores.ts";
+import { at, OUTRIGHT } from "../support/stores.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 
 const MAX_BRANCHES = 12;
@@ -150,7 +150,7 @@ export class GcModel {
   async destroy(store: Store, branch: string): Promise<void> {
     if (this.#branches.size < 3) return;
     this.#branches.delete(branch);
-    await store.destroy(at(`app@${branch}`));
+    await store.destroy(at(`app@${branch}`), OUTRIGHT);
   }
 
   async gc(store: Store): Promise<void> {

@@ -109,6 +109,13 @@ export const SCENARIOS: Scenario[] = [
     name: "destroy",
     op: "destroy",
     args: [at("app@other")],
+    changes: { "app@other": undefined, "app@other-pre-destroy": "1,2,3" },
+    repeated: ["not_found"],
+  },
+  {
+    name: "destroy without safety",
+    op: "destroy",
+    args: [at("app@other"), { safety: false }],
     changes: { "app@other": undefined },
     repeated: ["not_found"],
   },
@@ -209,8 +216,8 @@ export async function assertAfter(store: Store, scenario: Scenario, directory: s
   await assertNoOthers(store, scenario, directory);
 }
 
-/** A repeated rollback or promote keeps what it finds once more: under a further number, and it is one of the heads there were. */
-const SAFETY_FORK = /^(app@(?:side|other))-pre-(?:rollback|promote)(?:-\d+)?$/;
+/** A repeated rollback, promote or destroy keeps what it finds once more: under a further number, and it is one of the heads there were. */
+const SAFETY_FORK = /^(app@(?:side|other))-pre-(?:rollback|promote|destroy)(?:-\d+)?$/;
 
 async function assertNoOthers(store: Store, scenario: Scenario, directory: string): Promise<void> {
   const known: Contents = { ...PREPARED, ...scenario.changes };

@@ -1,6 +1,6 @@
 /**
  * The people of a soak run: they submit and queue tasks, follow them, approve, deny, end and cancel, come back after the
- * broker was gone, and remember what they were told. Every answer that the contract does not foresee is a complaint.
+ * broker was gone, and remember the answers. Every answer that the contract does not foresee is a complaint.
  */
 
 import type { PendingTask } from "../../broker/api/wire.ts";
@@ -8,7 +8,7 @@ import { BrokerClient } from "../../broker/client/client.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import type { SeededRandom } from "../support/writers/random.ts";
-import { instructionOf, planOf, tagOf } from "./_plan.ts";
+import { instructionOf, planOf, tagOf } from "./plan.ts";
 
 /** A task that a client submitted. */
 export interface Order {
@@ -62,7 +62,7 @@ export class Clients {
   readonly orders: Order[] = [];
   readonly decisions = new Map<string, Decisions>();
   readonly followings: Following[] = [];
-  /** Answers that nobody should get. */
+  /** Answers that no client should get. */
   readonly complaints: string[] = [];
   /** How often what was said. */
   readonly counts = new Map<string, number>();
@@ -172,7 +172,7 @@ export class Clients {
       await conn.write(new TextEncoder().encode(`GET /tasks/${id}/events HTTP/1.1\r\nHost: taskd.invalid\r\n\r\n`));
       this.#count("stares");
     } catch {
-      // Nobody is there just now.
+      // No broker is there just now.
     }
   }
 
@@ -215,7 +215,7 @@ export class Clients {
     if (roll < 0.04) return false;
     if (roll < 0.16) {
       decisions.denial_sent = true;
-      const answer = await this.#ask("deny", () => this.client.deny(id, "not wanted"), race);
+      const answer = await this.#ask("deny", () => this.client.deny(id, "not needed"), race);
       if (!(answer instanceof TaskdError)) decisions.denied = true;
       return answer instanceof TaskdError && GONE.includes(answer.code);
     }
@@ -224,7 +224,7 @@ export class Clients {
       await this.#ask("approve", () => this.client.approve(id, { diff_sha256, acknowledge }), foreseen);
     if (roll < 0.3) {
       const stale = await approve("0".repeat(64), gate.second_look, [...race, "stale_diff"]);
-      if (!(stale instanceof TaskdError)) this.complaints.push(`${id}: a diff that nobody has seen was approved`);
+      if (!(stale instanceof TaskdError)) this.complaints.push(`${id}: a diff that no person has seen was approved`);
     }
     if (gate.second_look.length > 0 && random.chance(0.5)) {
       const blind = await approve(gate.diff_sha256, [], [...race, "not_acknowledged"]);

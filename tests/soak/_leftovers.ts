@@ -1,5 +1,5 @@
 /**
- * What nobody may find after the last broker has stopped: processes, scratch, sockets, half-written files.
+ * What must not be left after the last broker has stopped: processes, scratch, sockets, half-written files.
  */
 
 import { join } from "@std/path/join";

@@ -10,12 +10,12 @@ import { TaskdError } from "../../lib/errors.ts";
 import { plainGit, writeFiles } from "../broker/git/bench.ts";
 import { type Fault, type GitServer, serveGit } from "../broker/git/git_server.ts";
 import { SeededRandom } from "../support/writers/random.ts";
-import { BrokerProcess, type Use } from "./_broker.ts";
+import { BrokerProcess, type Use } from "./broker_process.ts";
 import { Clients } from "./_clients.ts";
 import { leftovers, sandboxes } from "./_leftovers.ts";
-import { BASE_FILES, BLOCKED_PATHS, SECOND_LOOK_PATHS } from "./_plan.ts";
-import { readBranches, readLedger, readQueue, readTraces } from "./_traces.ts";
-import { MAX_REQUEST_TOKENS, TOKEN_USD, Upstream } from "./_upstream.ts";
+import { BASE_FILES, BLOCKED_PATHS, SECOND_LOOK_PATHS } from "./plan.ts";
+import { readBranches, readLedger, readQueue, readTraces } from "./traces.ts";
+import { MAX_REQUEST_TOKENS, TOKEN_USD, Upstream } from "./upstream.ts";
 import { evaluate, type Verdict } from "./_verdicts.ts";
 
 /** What to run. */
@@ -138,7 +138,7 @@ class Soak {
     all.catch(() => {});
     await Promise.race([systemClock.sleep(duration_ms), all]);
     this.#over = true;
-    log(`${seconds(begun_ms)}: nobody begins anything any more`);
+    log(`${seconds(begun_ms)}: nothing new begins any more`);
     await Promise.race([people, all]);
     await Promise.race([this.#drain(clients), all]);
     this.#drained = true;
@@ -174,6 +174,7 @@ class Soak {
     await Deno.mkdir(join(this.#home, ".taskd"), { recursive: true, mode: 0o700 });
     const config = `runtime: deno
 default_agent: agent_d
+notifications: false
 task_budget_usd: ${TASK_BUDGET_USD}
 task_timeout: 3m
 approval_timeout: 20s
@@ -237,7 +238,7 @@ compat:
         this.#kills++;
       } else {
         const code = await broker.stop();
-        if (code !== 0) this.#violations.push(`a broker that was told to stop ended with ${code ?? "SIGKILL"}`);
+        if (code !== 0) this.#violations.push(`a broker that was asked to stop ended with ${code ?? "SIGKILL"}`);
         this.#replacements++;
       }
       this.#violations.push(...broker.defects);
@@ -275,7 +276,7 @@ compat:
         if (running > tasks) this.#violations.push(`${running} sandboxes run, of at most ${tasks}`);
         if (damaged > 0) this.#violations.push("the ledger is damaged");
       } catch (error) {
-        // Nobody is there just now.
+        // No broker is there just now.
         if (!(error instanceof TaskdError)) throw error;
       }
     }
@@ -292,6 +293,10 @@ compat:
       const { tasks } = await client.tasks({ limit: 1_000 });
       const under_way = tasks.filter(({ stage }) => stage !== "done");
       if (open.length === 0 && under_way.length === 0) return;
+      for (const { id, stage } of under_way) {
+        // Without the pause before the next round.
+        if (stage === "push_failed") await client.push(id).catch(() => {});
+      }
       const now = JSON.stringify([
         open.map(({ id, state }) => [id, state]),
         under_way.map(({ updated_at }) => updated_at),

@@ -4,9 +4,9 @@
  */
 
 import type { Decisions, Following, Order } from "./_clients.ts";
-import { planOf, tagIn } from "./_plan.ts";
-import { blobId, type Branch, isCrash, type Item, type Trace } from "./_traces.ts";
-import { type Billed, MAX_REQUEST_TOKENS, TOKEN_USD } from "./_upstream.ts";
+import { planOf, tagIn } from "./plan.ts";
+import { blobId, type Branch, isCrash, type Item, type Trace } from "./traces.ts";
+import { type Billed, MAX_REQUEST_TOKENS, TOKEN_USD } from "./upstream.ts";
 
 /** Requests of a task whose figures a kill may take with it: one that runs, and those whose rows are being written. */
 const LOST_REQUESTS = 4;
@@ -40,10 +40,10 @@ export interface Money {
   billed_usd: number;
   /** What the traces say. */
   metered_usd: number;
-  /** Charged for answers that never told it. */
-  untold_usd: number;
-  untold_requests: number;
-  /** Told by answers whose figures were lost with a broker that was killed. */
+  /** Charged for answers that never reported it. */
+  unreported_usd: number;
+  unreported_requests: number;
+  /** Reported by answers whose figures were lost with a broker that was killed. */
   lost_usd: number;
   lost_requests: number;
   /** Starts of which the ledger says that their cost is unknown. */
@@ -103,7 +103,7 @@ function traceProblems({ id, fault, outcomes, stages, rows, instruction }: Trace
       ? []
       : [`${id} has ${outcomes.length} outcomes and stands in ${stages.at(-1)}`],
     ...rows.filter((type) => type === "created").length === 1 ? [] : [`${id} was created more than once`],
-    ...tagIn(instruction) === undefined ? [`nobody has asked for ${id}`] : [],
+    ...tagIn(instruction) === undefined ? [`no client has asked for ${id}`] : [],
   ];
 }
 
@@ -112,7 +112,7 @@ function orderProblems({ orders, traces, items }: World): string[] {
   const queued = Map.groupBy(items, ({ request }) => tagIn(request.instruction));
   const known = new Set(orders.map(({ tag }) => tag));
   const problems = [...tasks.keys(), ...queued.keys()].filter((tag) => tag === undefined || !known.has(tag))
-    .map((tag) => `nobody has asked for ${tag}`);
+    .map((tag) => `no client has asked for ${tag}`);
   for (const { tag, via, fate, id } of orders) {
     const [begun = [], waiting = []] = [tasks.get(tag), queued.get(tag)];
     if (begun.length > 1) problems.push(`${tag} was begun ${begun.length} times`);
@@ -175,7 +175,7 @@ function branchProblems({ branches, decisions }: World, by_id: ReadonlyMap<strin
     const says = (what: string) => problems.push(`${name}: ${what}`);
     if (trace.outcomes[0] !== "pushed") says(`is on the remote, and its task is ${trace.outcomes[0]}: ${trace.reason}`);
     else if (trace.pushed?.branch !== name || trace.pushed.commit !== commit) says("is not what its trace says");
-    if (!decisions.get(id)?.approvals_sent.includes(trace.approved_diff ?? "")) says("nobody has approved it");
+    if (!decisions.get(id)?.approvals_sent.includes(trace.approved_diff ?? "")) says("no client has approved it");
     if (tree !== trace.tree) says(`has the tree ${tree}, and ${trace.tree} was approved`);
     if (parents !== trace.base_commit) says(`stands on ${parents}, not on ${trace.base_commit}`);
     const planned = [...planOf(tagIn(trace.instruction)!).files].map(([path, text]) => `${path} ${blobId(text)}`);
@@ -202,7 +202,7 @@ function decisionProblems({ decisions }: World, by_id: ReadonlyMap<string, Trace
     if (outcome === "pushed" && approvals_sent.length === 0) says("was never approved");
     if (denied && outcome !== "denied") says("was denied");
     if (outcome === "denied" && !denial_sent && !trace.reason.includes("approval_timeout")) says("was never denied");
-    // Told to end, and the broker was killed before it had.
+    // Asked to end, and the broker was killed before it had.
     if (ended && outcome !== "cancelled" && !isCrashed(trace)) says("was ended");
     if (outcome === "cancelled" && !end_sent && trace.queue_id === undefined) says("was never ended");
   }
@@ -229,8 +229,8 @@ function account({ traces, bill, ledger, kills, slots }: World): { problems: str
   const money: Money = {
     billed_usd: sum(bill, ({ usd }) => usd),
     metered_usd: 0,
-    untold_usd: sum(bill, ({ usd, told_usd }) => usd - told_usd),
-    untold_requests: bill.filter(({ usd, told_usd }) => usd > told_usd).length,
+    unreported_usd: sum(bill, ({ usd, reported_usd }) => usd - reported_usd),
+    unreported_requests: bill.filter(({ usd, reported_usd }) => usd > reported_usd).length,
     lost_usd: 0,
     lost_requests: 0,
     unknown_starts: 0,
@@ -241,9 +241,9 @@ function account({ traces, bill, ledger, kills, slots }: World): { problems: str
     const requests = asked.get(tag) ?? [];
     asked.delete(tag);
     const spent = trace.spent ?? { usd: 0, requests: 0, unmetered_requests: 0 };
-    const told_usd = sum(requests, (request) => request.told_usd);
+    const reported_usd = sum(requests, (request) => request.reported_usd);
     const unmetered = requests.filter((request) => request.unmetered).length;
-    const missing = { requests: requests.length - spent.requests, usd: told_usd - spent.usd };
+    const missing = { requests: requests.length - spent.requests, usd: reported_usd - spent.usd };
     money.metered_usd += spent.usd;
     const says = (what: string) => problems.push(`${trace.id} (${tag}, ${trace.outcomes[0]}, ${trace.reason}) ${what}`);
     if (isCrashed(trace)) {
@@ -254,7 +254,7 @@ function account({ traces, bill, ledger, kills, slots }: World): { problems: str
       if (missing.usd < -ROUNDING_USD || missing.usd > most_usd) says(`lost $${missing.usd}`);
     } else {
       if (missing.requests !== 0) says(`has ${spent.requests} requests, the vendor ${requests.length}`);
-      if (Math.abs(missing.usd) > ROUNDING_USD) says(`has $${spent.usd}, the vendor told $${told_usd}`);
+      if (Math.abs(missing.usd) > ROUNDING_USD) says(`has $${spent.usd}, the vendor reported $${reported_usd}`);
       if (unmetered !== spent.unmetered_requests) {
         says(`has ${spent.unmetered_requests} unmetered requests, and there were ${unmetered}`);
       }
@@ -271,7 +271,7 @@ function account({ traces, bill, ledger, kills, slots }: World): { problems: str
   for (const id of ledger.keys()) if (!ids.has(id)) problems.push(`the ledger has a start ${id} of no task`);
   // A broker that is killed between a task's last row and its line in the ledger.
   if (unknown_ends > kills * slots) problems.push(`the ledger does not know what ${unknown_ends} ended tasks cost`);
-  const apart = money.billed_usd - money.metered_usd - money.untold_usd - money.lost_usd;
+  const apart = money.billed_usd - money.metered_usd - money.unreported_usd - money.lost_usd;
   if (Math.abs(apart) > ROUNDING_USD * bill.length) {
     problems.push(`$${apart} of the vendor's bill is not accounted for`);
   }

@@ -8,7 +8,7 @@ import { runAgent } from "../../broker/agent/conversation.ts";
 import { ModelClient } from "../../broker/agent/model.ts";
 import { type AgentProgress, encodeProgress, OUTCOMES } from "../../broker/agent/progress.ts";
 import { systemClock } from "../../lib/clock.ts";
-import { streamsIn, type StreamUse } from "./_plan.ts";
+import { streamsIn, type StreamUse } from "./plan.ts";
 
 const input = Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader();
 let line = "";

@@ -20,9 +20,8 @@ const broker = await serveBroker({
   env,
   signal: stopping.signal,
   write: (line) => void Deno.stdout.writeSync(encoder.encode(`${line}\n`)),
+  programs: { gh: [] },
   overrides: {
-    gh_paths: [],
-    notify_programs: [],
     runtime: new DenoRuntime({
       deno_path: Deno.execPath(),
       cache_dir,

@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { Decisions } from "./_clients.ts";
-import { BASE_FILES, instructionOf, planOf, tagOf } from "./_plan.ts";
-import { blobId, type Branch, type Trace } from "./_traces.ts";
+import { BASE_FILES, instructionOf, planOf, tagOf } from "./plan.ts";
+import { blobId, type Branch, type Trace } from "./traces.ts";
 import { evaluate, type World } from "./_verdicts.ts";
 
 const ID = "a".repeat(32);
@@ -57,8 +57,8 @@ function good(): Parts {
     ledger: new Map([[ID, 0.5]]),
     branches: [branch],
     bill: [
-      { tag: TAG, fate: "whole", usd: 0.5, told_usd: 0.5, unmetered: false },
-      { tag: TAG, fate: "cut_before_usage", usd: 0.2, told_usd: 0, unmetered: true },
+      { tag: TAG, fate: "whole", usd: 0.5, reported_usd: 0.5, unmetered: false },
+      { tag: TAG, fate: "cut_before_usage", usd: 0.2, reported_usd: 0, unmetered: true },
     ],
     kills: 0,
     slots: 1,
@@ -71,7 +71,7 @@ function good(): Parts {
 Deno.test("a run in which every promise was kept has no violation, and its money is accounted for", () => {
   const { violations, money } = evaluate(good().world);
   assertEquals(violations, []);
-  assertEquals([money.billed_usd, money.metered_usd, money.untold_usd, money.lost_usd], [0.7, 0.5, 0.2, 0]);
+  assertEquals([money.billed_usd, money.metered_usd, money.unreported_usd, money.lost_usd], [0.7, 0.5, 0.2, 0]);
   assertEquals(Object.keys(BASE_FILES).some((path) => planOf(TAG).files.has(path)), false);
 });
 
@@ -88,8 +88,8 @@ const WRONGS: [what: string, says: string, harm: (parts: Parts) => Partial<World
     items: [{ ...world.items[0]!, state: "cancelled" }],
   })],
   [
-    "a branch that nobody has approved",
-    "nobody has approved it",
+    "a branch that no client has approved",
+    "no client has approved it",
     ({ decisions }) => void decisions.approvals_sent.pop(),
   ],
   ["a branch with another tree than the approved one", "has the tree", ({ branch }) => void (branch.tree = "other")],
@@ -100,9 +100,9 @@ const WRONGS: [what: string, says: string, harm: (parts: Parts) => Partial<World
   ["a follower who missed a row", "saw the rows", ({ world }) => void world.followings[0]!.rows.splice(2, 1)],
   ["a follower who saw a row twice", "saw the rows", ({ world }) => void world.followings[0]!.rows.push(6)],
   ["a request that was billed and not counted", "2 requests, the vendor 3", ({ world }) => ({
-    bill: [...world.bill, { tag: TAG, fate: "never_answered", usd: 0.1, told_usd: 0, unmetered: true }],
+    bill: [...world.bill, { tag: TAG, fate: "never_answered", usd: 0.1, reported_usd: 0, unmetered: true }],
   })],
-  ["a figure that is not the vendor's", "the vendor told $0.5", ({ trace }) => void (trace.spent!.usd = 0.4)],
+  ["a figure that is not the vendor's", "the vendor reported $0.5", ({ trace }) => void (trace.spent!.usd = 0.4)],
   ["a request whose cost was taken for known", "unmetered", ({ trace }) => void (trace.spent!.unmetered_requests = 0)],
   ["a start that the ledger lacks", "no start of the ledger", () => ({ ledger: new Map() })],
   ["a start that cost something else", "the ledger $0.4", () => ({ ledger: new Map([[ID, 0.4]]) })],

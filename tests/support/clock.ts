@@ -3,7 +3,7 @@
  * from the monotonic one, as real ones do.
  */
 
-import type { Clock } from "../../lib/clock.ts";
+import { type Clock, nextTurn } from "../../lib/clock.ts";
 
 /** A clock that stands still until {@linkcode VirtualClock.advance}. */
 export class VirtualClock implements Clock {
@@ -73,6 +73,18 @@ export class VirtualClock implements Clock {
     this.#monotonic_ms += ms;
     const due = [...this.#sleepers].filter((sleeper) => sleeper.due_ms <= this.#monotonic_ms);
     for (const sleeper of due.sort((a, b) => a.due_ms - b.due_ms)) sleeper.wake();
+  }
+
+  /** Lets `work` sleep for `ms` as often as it does, until it has ended. */
+  async through<T>(work: Promise<T>, ms: number): Promise<T> {
+    let ended = false;
+    const end = () => ended = true;
+    work.then(end, end);
+    while (!ended) {
+      await nextTurn();
+      if (this.sleeping.includes(ms)) this.advance(ms);
+    }
+    return await work;
   }
 
   /** Sets the wall clock forward or back; no sleep gets shorter. */

@@ -6,11 +6,13 @@
 import { DatabaseSync } from "node:sqlite";
 import type { DatabaseImage } from "../../lib/sqlite/wal_tail.ts";
 import type { Backend } from "../../lib/backend/backend.ts";
-import { Chains } from "../../lib/store/chain.ts";
+import { hasCode } from "../../lib/errors.ts";
+import { type Base, Chains } from "../../lib/store/chain.ts";
 import { pointIn } from "../../lib/store/context.ts";
 import { DATA_PREFIX } from "../../lib/store/keys.ts";
 import { Lease } from "../../lib/store/lease.ts";
 import type { Address } from "../../lib/store/names.ts";
+import { mergePointsOf } from "../../lib/store/merge_base.ts";
 import { writeSegment, writeSnapshot } from "../../lib/store/objects.ts";
 import { withCheckpoint } from "../../lib/store/ops/checkpoint.ts";
 import type { Store } from "../../lib/store/store.ts";
@@ -99,18 +101,26 @@ export async function keysUnder(backend: Backend, prefix: string): Promise<strin
   return keys;
 }
 
-/** What every branch of a store needs, found the slow and simple way: by resolving each point on its own. */
+/**
+ * What every branch of a store needs, found the slow and simple way: by resolving each point on its own. Of the points
+ * that only a later merge begins at, those that are whole.
+ */
 export async function neededKeys(store: Store): Promise<Set<string>> {
   const { backend, refs } = store.context;
 
   const needed = new Set<string>();
+  const add = async ({ lineage, txid }: Base) => {
+    const chain = await new Chains(backend).resolve(lineage, txid);
+    for (const { key } of keysOf(chain)) needed.add(key);
+    if (chain.objects.at(-1)!.lineage !== lineage) needed.add(`${DATA_PREFIX}${lineage}/base.json`);
+  };
   for (const { db, branch } of await refs.list()) {
     const { ref } = await refs.read(db, branch);
-    for (const at of [ref, ...ref.checkpoints]) {
-      const lineage = at.lineage ?? ref.lineage;
-      const chain = await new Chains(backend).resolve(lineage, at.txid);
-      for (const { key } of keysOf(chain)) needed.add(key);
-      if (chain.objects.at(-1)!.lineage !== lineage) needed.add(`${DATA_PREFIX}${lineage}/base.json`);
+    for (const { lineage = ref.lineage, txid } of [ref, ...ref.checkpoints]) await add({ lineage, txid });
+    for (const point of mergePointsOf(ref)) {
+      await add(point).catch((error) => {
+        if (!hasCode(error, "chain_gap")) throw error;
+      });
     }
   }
   return needed;

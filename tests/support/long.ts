@@ -12,8 +12,12 @@ import { SeededRandom } from "./writers/random.ts";
 export const LONG_VARIABLE = "TASKD_LONG_TESTS";
 /** What a long test's name has in it. */
 export const LONG_MARK = "(long)";
+/** Its value with `deno task test:long --longest`: numbers that do not fit into the hour of CI. */
+export const LONGEST_VALUE = "longest";
+const asked = Deno.env.get(LONG_VARIABLE);
+const LONGEST = asked === LONGEST_VALUE;
 /** Whether the long forms run. */
-export const LONG = Deno.env.get(LONG_VARIABLE) === "1";
+export const LONG = asked === "1" || LONGEST;
 
 type Run = (t: Deno.TestContext) => void | Promise<void>;
 
@@ -38,9 +42,9 @@ export function scaledTest(test: string | Deno.TestDefinition, run?: Run): void 
   Deno.test(definitionOf(test, run));
 }
 
-/** A number of repetitions: `short` in the default suite. */
-export function scaled(sizes: { short: number; long: number }): number {
-  return LONG ? sizes.long : sizes.short;
+/** A number of repetitions: `short` in the default suite, `longest` where that is asked for. */
+export function scaled({ short, long, longest = long }: { short: number; long: number; longest?: number }): number {
+  return LONGEST ? longest : LONG ? long : short;
 }
 
 /** `count` of the cases, drawn with a fixed seed, in their order; all of them in the long suite. */

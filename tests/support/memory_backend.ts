@@ -3,7 +3,7 @@
  * count writes, listings are sorted, and nothing depends on time or chance.
  */
 
-import { type Backend, BackendError, type Body } from "../../lib/backend/backend.ts";
+import { type Backend, BackendError, type Body, oversized } from "../../lib/backend/backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream } from "../../lib/backend/backend.ts";
 import { parseKey, parsePrefix } from "../../lib/backend/object_key.ts";
 import { concat } from "../../lib/concat.ts";
@@ -28,7 +28,7 @@ export class MemoryBackend implements Backend {
     const { bytes, etag } = await this.#find(key);
     const max_bytes = options.max_bytes ?? DEFAULT_MAX_BYTES;
     if (bytes.length > max_bytes) {
-      throw new BackendError("unavailable", key, `Cannot read ${key}: it has ${bytes.length} bytes, over ${max_bytes}`);
+      throw oversized(key, bytes.length, max_bytes);
     }
     return { bytes: bytes.slice(), etag };
   }

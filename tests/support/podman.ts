@@ -50,11 +50,26 @@ export async function podman(...args: string[]): Promise<{ code: number; stdout:
   return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
 }
 
+/**
+ * Makes mounts below /run/netns known to every mount namespace, as they are where systemd runs: podman 4 ends a container
+ * with mapped users in a mount namespace of its own, and would leave its network behind.
+ */
+async function shareNetworks(): Promise<void> {
+  await Deno.mkdir("/run/netns", { recursive: true });
+  const mounts = await Deno.readTextFile("/proc/self/mountinfo");
+  if (/^\S+ \S+ \S+ \S+ \/run\/netns [^-]*shared:/m.test(mounts)) return;
+  for (const args of [["--bind", "/run/netns", "/run/netns"], ["--make-shared", "/run/netns"]]) {
+    const { success, stderr } = await new Deno.Command("mount", { args, stdin: "null" }).output();
+    if (!success) throw new Error(`mount ${args.join(" ")}: ${new TextDecoder().decode(stderr)}`);
+  }
+}
+
 /** The images; built when they are not there, by one process at a time. */
 export async function testImages(onStep?: (step: string) => void): Promise<{ sandbox: string; anchor: string }> {
   const images = await imageNames();
   using lock = Deno.openSync("/var/tmp/taskd-test-images.lock", { create: true, write: true });
   await lock.lock(true);
+  await shareNetworks();
   const there = await Promise.all(Object.values(images).map((image) => podman("image", "exists", image)));
   if (there.every(({ code }) => code === 0)) return images;
   await buildImages({

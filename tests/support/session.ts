@@ -10,14 +10,26 @@ import { type FaultPlan, FaultyBackend } from "./faulty_backend.ts";
 import { LocalBackend } from "../../lib/backend/local.ts";
 import { MemoryBackend } from "./memory_backend.ts";
 import { nextTurn } from "../../lib/clock.ts";
+import { CheckoutFile } from "../../lib/sqlite/checkout_file.ts";
 import type { Store } from "../../lib/store/store.ts";
 import { CaptureSession, type SessionEvent, type SessionOptions } from "../../lib/capture/session.ts";
+
+/** Logs that are being forced to disk, which takes real time. */
+const syncs = new Set<Promise<void>>();
+const { syncWal } = CheckoutFile.prototype;
+CheckoutFile.prototype.syncWal = function () {
+  const syncing = syncWal.call(this).finally(() => syncs.delete(syncing));
+  syncs.add(syncing);
+  return syncing;
+};
 
 /** A store with the empty database `app`, whose time and faults are the test's. */
 export class Scene {
   readonly directory: string;
   readonly clock = new VirtualClock();
   readonly events: SessionEvent[] = [];
+  /** What a session only has counted. */
+  readonly counted: string[] = [];
   readonly log: string[] = [];
   /** Every object put, in order. */
   readonly uploads: string[] = [];
@@ -50,7 +62,7 @@ export class Scene {
     return CaptureSession.open(this.store, at("app"), {
       flush_every_ms: 0,
       snapshot_every: 16,
-      onEvent: (event) => this.events.push(event),
+      onEvent: (event) => event.detail === null ? this.counted.push(event.type) : this.events.push(event),
       log: (line) => this.log.push(line),
       ...options,
     });
@@ -68,6 +80,9 @@ export class Scene {
   async pass(ms: number, step_ms = 250): Promise<void> {
     for (let left = ms; left > 0; left -= step_ms) {
       this.clock.advance(Math.min(step_ms, left));
+      for (let i = 0; i < 5; i++) await nextTurn();
+      if (syncs.size === 0) continue;
+      await Promise.allSettled(syncs);
       for (let i = 0; i < 5; i++) await nextTurn();
     }
   }

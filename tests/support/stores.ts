@@ -14,6 +14,9 @@ import { type Address, parseAddress } from "../../lib/store/names.ts";
 import { Store, type StoreOptions } from "../../lib/store/store.ts";
 import { VirtualClock } from "./clock.ts";
 
+/** How a test destroys a branch without keeping anything. */
+export const OUTRIGHT = { confirm: true, safety: false } as const;
+
 /** Runs `work` with a directory that is gone afterwards; below `parent`, if one is given. */
 export async function withDirectory<T>(work: (directory: string) => Promise<T>, parent?: string): Promise<T> {
   const directory = await Deno.makeTempDir(parent === undefined ? {} : { dir: parent });

@@ -2,6 +2,7 @@
  * Databases with a tail on their log, applications that write to them, and what the tail makes of it.
  */
 
+import { crc32 } from "node:zlib";
 import { assertEquals } from "@std/assert";
 import { Buffer } from "node:buffer";
 import { CheckoutFile } from "../../lib/sqlite/checkout_file.ts";
@@ -98,11 +99,17 @@ export class Replica {
 
   /**
    * Applies what changed and holds the result against the whole image, and what the tail kept of before against itself.
+   * The tail must find every page of the main file explained by what it read: nothing but SQLite has written to it.
    *
    * @returns How many of the pages it kept.
    */
   follow(tail: WalTail): number {
     const image = tail.image();
+    const { page_size } = image;
+    const known = this.#bytes.length / page_size;
+    const stored = (pgno: number) =>
+      pgno > known ? undefined : crc32(this.#bytes.subarray((pgno - 1) * page_size, pgno * page_size));
+    tail.assertExplained(1, image.page_count, stored, new Uint8Array(image.page_count * page_size));
     const { pages, page_count, before = new Map() } = tail.take();
     for (const [pgno, page] of before) {
       const was = this.#bytes.subarray((pgno - 1) * image.page_size, pgno * image.page_size);

@@ -49,8 +49,8 @@ export function launchLines(): LaunchLines {
 /** `source` with every line that begins like one of `lines`, up to its first permission, replaced by it. */
 function replaceLines(source: string, lines: string[]): string {
   return source.split("\n").map((line) =>
-    lines.find((wanted) =>
-      line.startsWith(wanted.slice(0, wanted.indexOf("--no-prompt"))) && line.endsWith(wanted.split(" ").at(-1)!)
+    lines.find((expected) =>
+      line.startsWith(expected.slice(0, expected.indexOf("--no-prompt"))) && line.endsWith(expected.split(" ").at(-1)!)
     ) ?? line
   ).join("\n");
 }

@@ -20,7 +20,8 @@ const TEST_GATE: Gate = { name: "test", args: ["task", "test"] };
 const GATES: readonly Gate[] = [
   { name: "fmt --check", args: ["fmt", "--check"] },
   { name: "lint", args: ["lint"] },
-  { name: "check", args: ["check"] },
+  { name: "check", args: ["check", "--doc"] },
+  { name: "check of pages", args: ["check", "--doc-only", "README.md", "docs/**/*.md"] },
   { name: "type names", args: ["run", "--allow-read", "--allow-run=git", "--no-prompt", "tests/tools/type_names.ts"] },
   { name: "doc --lint", args: ["doc", "--lint", ...Object.values(config.exports)] },
   TEST_GATE,

@@ -54,23 +54,42 @@ const CHOSEN_PACKAGES: readonly string[] = [
   "picomatch",
 ];
 
-Deno.test("the nine chosen packages are imported: @std/assert by tests, the others by the product", async () => {
-  const importers = new Map(CHOSEN_PACKAGES.map((name) => [name, [] as string[]]));
+/** The modules of each chosen package that the product imports; of @std/assert those that its tests import. */
+async function importedModules(): Promise<Map<string, Set<string>>> {
+  const modules = new Map(CHOSEN_PACKAGES.map((name) => [name, new Set<string>()]));
   for (const room of ["lib", "daemon", "broker", "cli", "tests"]) {
     for await (const { path } of walk(join(ROOT, room), { includeDirs: false, match: [/\.ts$/] })) {
       const isTest = room === "tests" || /_test\.ts$|_testing\.ts$/.test(path);
-      for (const [, specifier] of (await Deno.readTextFile(path)).matchAll(/from "(?:npm:)?([^"]+)";/g)) {
-        const name = CHOSEN_PACKAGES.find((each) =>
-          specifier === each || /^[@/]/.test(specifier!.slice(each.length)) && specifier!.startsWith(each)
-        );
-        if (name !== undefined && isTest === (name === "@std/assert")) importers.get(name)!.push(path);
+      const code = (await Deno.readTextFile(path)).replaceAll(/^\s*(?:\/\*|\*|\/\/).*$/gm, "");
+      for (const [, specifier] of code.matchAll(/(?:from|import\(|string =)\s*"(?:npm:)?([^"]+)"/g)) {
+        const name = CHOSEN_PACKAGES.find((each) => new RegExp(`^${each}(?=[@/]|$)`).test(specifier!));
+        if (name === undefined || isTest !== (name === "@std/assert")) continue;
+        modules.get(name)!.add(/^[^/]*(?:@std|@aws-sdk)\/[^/]+\/(.+)$/.exec(specifier!)?.[1] ?? "the root");
       }
     }
   }
-  assertEquals([...importers].filter(([, paths]) => paths.length === 0).map(([name]) => name), []);
+  return modules;
+}
+
+Deno.test("the nine chosen packages are used as the table of docs/development.md says", async () => {
+  const rows = [...(await text("docs/development.md")).matchAll(/^\| `([^`]+)` +\| ([^|]+?) +\| [^|]+ \|$/gm)];
+  const table = rows.filter(([, name]) => CHOSEN_PACKAGES.includes(name!)).map(([, name, modules]) => [
+    name!,
+    modules!.replaceAll("`", "").split(", "),
+  ]);
+  const imported = [...await importedModules()].map(([name, modules]) => [name, [...modules].sort()] as const);
+  assertEquals(Object.fromEntries(table), Object.fromEntries(imported));
   for (const name of CHOSEN_PACKAGES) {
     const specifier = (config.imports as Record<string, string>)[name]!;
     assert(specifier.startsWith(name.startsWith("@std/") ? `jsr:${name}@` : `npm:${name}@`), specifier);
+  }
+});
+
+Deno.test("what stands in for a chosen package is where docs/development.md says", async () => {
+  const page = await text("docs/development.md");
+  const tables = page.slice(page.indexOf("## Packages"), page.indexOf("## Conventions"));
+  for (const [, path] of tables.matchAll(/`((?:lib|cli|broker)\/[\w/]+\.ts)`/g)) {
+    assert((await Deno.stat(join(ROOT, path!))).isFile, path);
   }
 });
 

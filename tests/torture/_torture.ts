@@ -5,6 +5,8 @@
  * row, page by page, with every acknowledged commit.
  */
 
+import { DatabaseSync } from "node:sqlite";
+import { OUTRIGHT } from "../support/stores.ts";
 import { openStore } from "../../lib/store/open.ts";
 import type { Store } from "../../lib/store/store.ts";
 import type { S3Server } from "../support/s3_server.ts";
@@ -12,8 +14,9 @@ import { initialSchema, type Job, workload } from "../support/writers/workload.t
 import { SeededRandom } from "../support/writers/random.ts";
 import { differingPages, type Findings, inspect, sqlite3Write } from "../support/writers/oracle.ts";
 import { type Outcome, Writer, WRITER_KINDS, type WriterKind } from "../support/writers.ts";
-import { AnswerError, Daemon } from "./_daemon.ts";
-import { emptySummary, holds, prefix, sound, type TortureSummary } from "./_verdicts.ts";
+import { Maintenance, pickMaintenance } from "../support/maintenance.ts";
+import { AnswerError, Daemon } from "../support/store_daemon.ts";
+import { emptySummary, holds, prefix, sound, type TortureSummary } from "./verdicts.ts";
 
 /** What to run. */
 export interface TortureOptions {
@@ -77,6 +80,8 @@ class Torture {
   #nextName = 1;
   #branches = ["main"];
   #points: NamedPoint[] = [];
+  /** Rows that merges of this round have brought, and that reverts have taken out again. */
+  #merged = { there: new Set<number>(), gone: new Set<number>() };
   #exports = 0;
 
   constructor(directory: string, options: TortureOptions) {
@@ -111,7 +116,7 @@ class Torture {
     await sqlite3Write(
       seedFile,
       `PRAGMA page_size=${this.#random.pick([1024, 4096, 16384])};
-      BEGIN;\n${initialSchema().join(";\n")};\nCOMMIT;`,
+      BEGIN;\n${initialSchema().join(";\n")};\nCREATE TABLE merged(id INTEGER PRIMARY KEY);\nCOMMIT;`,
     );
     // At rest: the daemon reads and writes nothing outside its store.
     using store = await this.#openStore();
@@ -141,11 +146,14 @@ class Torture {
       jobs: random.between(20, 80),
     }));
     const incidents = this.#plan(random, writers.reduce((sum, writer) => sum + writer.jobs, 0));
+    const maintenance = pickMaintenance(random);
     this.#options.log(
       `round ${this.summary.rounds} ${branch}: ${writers.map((w) => `${w.kind}x${w.jobs}`).join(" ")}; ` +
+        `${maintenance ? `${maintenance.script} every ${maintenance.pause_ms} ms; ` : ""}` +
         incidents.map((incident) => `${incident.what}@${incident.after}`).join(" "),
     );
 
+    const beside = maintenance && new Maintenance(checkout, maintenance);
     let answered = 0;
     const acknowledged = new Map<number, number[]>();
     const wake: (() => void)[] = [];
@@ -161,11 +169,15 @@ class Torture {
       for (const resolve of wake.splice(0)) resolve();
     });
     all.catch(() => {});
-    for (const incident of incidents) {
-      while (answered < incident.after && !finished) await new Promise<void>((resolve) => wake.push(resolve));
-      checkout = await this.#happen(incident.what, branch, random, acknowledged, checkout);
+    try {
+      for (const incident of incidents) {
+        while (answered < incident.after && !finished) await new Promise<void>((resolve) => wake.push(resolve));
+        checkout = await this.#happen(incident.what, branch, random, acknowledged, checkout);
+      }
+      await all;
+    } finally {
+      this.summary.maintained += await beside?.end() ?? 0;
     }
-    await all;
 
     await this.#verify(branch, checkout, acknowledged);
     await this.#rest(branch, random);
@@ -254,7 +266,7 @@ class Torture {
         const victims = this.#branches.filter((other) => other !== branch && other !== "main");
         if (victims.length === 0) return checkout;
         const victim = random.pick(victims);
-        await this.#call("destroy", { db: DB, branch: victim });
+        await this.#call("destroy", { db: DB, branch: victim, ...OUTRIGHT });
         this.#branches = this.#branches.filter((other) => other !== victim);
         this.#points = this.#points.filter((point) => point.address.branch !== victim);
         this.summary.destroyed++;
@@ -263,6 +275,8 @@ class Torture {
       case "checkout_at":
         await this.#checkOut(random);
         return checkout;
+      case "merge":
+        return await this.#merge(name, branch, random, checkout);
       case "fork":
         this.summary.forks++;
         await this.#call("fork", { ...address, new_branch: name, materialize: random.chance(0.3) });
@@ -270,6 +284,43 @@ class Torture {
         this.#branches.push(name);
         return checkout;
     }
+  }
+
+  /** A row of a fork goes into the branch under its writers, at times by a daemon that dies in it, at times out again. */
+  async #merge(name: string, into: string, random: SeededRandom, checkout: string): Promise<string> {
+    const [side, row] = [{ db: DB, branch: name }, this.#nextName++];
+    await this.#call("fork", { db: DB, branch: into, new_branch: name, materialize: random.chance(0.3) });
+    const { path } = await this.#call("checkout", side);
+    await sqlite3Write(String(path), `INSERT INTO merged VALUES(${row})`);
+    await this.#call("checkpoint", { ...side, name: "merged" });
+    if (random.chance(0.4)) {
+      const cut_off = this.#daemon!.call("merge", { ...side, into }).catch(() => {});
+      await new Promise((resolve) => setTimeout(resolve, random.between(0, 80)));
+      await this.#daemon!.kill();
+      await cut_off;
+      this.summary.daemons_killed++;
+      this.#daemon = await this.#startDaemon();
+      checkout = await this.#open(into);
+    }
+    const { merged, merge } = await this.#call("merge", { ...side, into });
+    if (merged !== true) throw new Error(`row ${row} of ${name} is in conflict with ${into}`);
+    this.summary.merges++;
+    // One that was cut off may have committed, and is then not known by a name.
+    const out = merge !== undefined && random.chance(0.3);
+    if (out) await this.#call("revert", { db: DB, branch: into, merge });
+    this.#merged[out ? "gone" : "there"].add(row);
+    await this.#call("destroy", { ...side, ...OUTRIGHT });
+    return checkout;
+  }
+
+  /** What merges of the round have brought is there once, beside all that writers have written. */
+  #verifyMerged(image: string): void {
+    using db = new DatabaseSync(image, { readOnly: true });
+    const found = new Set(db.prepare("SELECT id FROM merged").all().map(({ id }) => Number(id)));
+    const { there, gone } = this.#merged;
+    this.#merged = { there: new Set(), gone: new Set() };
+    if (!there.isSubsetOf(found)) throw new Error(`merged rows ${[...there.difference(found)]} are gone`);
+    if (!gone.isDisjointFrom(found)) throw new Error(`rows ${[...gone.intersection(found)]} of reverts are there`);
   }
 
   /** A read-only checkout of some checkpoint that was proved before holds the same, also while the cache is evicted. */
@@ -303,6 +354,7 @@ class Torture {
     await this.#call("close", { db: DB, branch });
     const pages = await differingPages(checkout, image, this.#directory);
     if (pages.length > 0) throw new Error(`pages ${pages.slice(0, 20)} of the branch differ from the checkout`);
+    this.#verifyMerged(image);
     await Deno.remove(image);
 
     for (const point of this.#points.filter((point) => point.digest === undefined)) {
@@ -395,5 +447,15 @@ class Torture {
   }
 }
 
-const INCIDENTS = ["kill_daemon", "bounce", "flush", "checkpoint", "fork", "destroy", "checkout_at"] as const;
+const INCIDENTS = [
+  "kill_daemon",
+  "bounce",
+  "flush",
+  "checkpoint",
+  "fork",
+  "destroy",
+  "checkout_at",
+  "merge",
+  "merge",
+] as const;
 type Incident = typeof INCIDENTS[number] | "kill_writer";

@@ -10,7 +10,6 @@ import { plural } from "../../../lib/text/plural.ts";
 
 /** The contract's floor below which `watch_timeout` may not be, and before which an absence of checks means nothing. */
 export const DISPATCH_FLOOR_MS = 5 * 60_000;
-/** Checks that are named in an observation. */
 const MAX_NAMED = 20;
 
 /** Milliseconds after the push before which `passed` and `no_checks` are not believed: checks may still be created. */

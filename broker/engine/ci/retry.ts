@@ -20,7 +20,6 @@ export interface FailedAttempt {
   pull_request: string;
   /** As they were seen; empty after a restart. */
   checks: readonly CheckRun[];
-  /** What the trace has of them. */
   detail: string;
 }
 

@@ -22,7 +22,6 @@ import { retryRequest } from "./retry.ts";
 export interface WatchOptions {
   poll_interval_ms: number;
   watch_timeout_ms: number;
-  /** Retries of one chain; 0 for none. */
   max_attempts: number;
   code_host: Pick<Gh, "viewPullRequest">;
   tasks: Pick<TaskStore, "list" | "read">;
@@ -181,7 +180,6 @@ interface Place {
   commit: string;
 }
 
-/** Where to look; or why there is nothing to look at. */
 function placeOf({ record }: Task): Place | string {
   const { pushed } = record;
   const number = /\/pull\/([1-9]\d{0,9})$/.exec(pushed?.pull_request ?? "")?.[1];

@@ -33,7 +33,6 @@ export interface SetupOptions {
   proxy_url: string;
   /** The task's part in the dependency cache. It is committed when everything has passed; releasing it is the caller's. */
   cache?: CacheUse;
-  /** `<audit_root>/<id>.setup.log`. */
   log_path: string;
   /** Ends the phase; {@linkcode runSetup} then rejects with its reason. */
   signal: AbortSignal;
@@ -53,9 +52,7 @@ const MEMORY_BYTES = 4 * 2 ** 30;
 const MAX_PIDS = 2_048;
 /** Output that is taken, more than a person reads; what follows is discarded, and the command goes on. */
 const MAX_OUTPUT_BYTES = 1 << 20;
-/** The contract's default for each command. */
 const DEFAULT_TIMEOUT_MS = 600_000;
-/** The most characters of a command in a reason or a log's heading. */
 const MAX_SHOWN_COMMAND = 200;
 
 export function hasSetup(profile: Profile | undefined): profile is Profile {

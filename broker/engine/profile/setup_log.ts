@@ -9,7 +9,6 @@ import { fileError, removeIfPresent, writeAllSync } from "../../../lib/fs.ts";
 import { sanitizeLine } from "../../../lib/text/sanitize.ts";
 
 export const MAX_SETUP_LOG_BYTES = 16 << 20;
-/** Kept free for the broker's own lines. */
 const RESERVED_BYTES = 1 << 20;
 
 export class SetupLog implements Disposable {
@@ -33,7 +32,6 @@ export class SetupLog implements Disposable {
     }
   }
 
-  /** A line that a command printed. */
   output(text: string): void {
     if (this.#isCut) return;
     if (this.#bytes < MAX_SETUP_LOG_BYTES - RESERVED_BYTES) return this.#write(`| ${text}`);
@@ -41,7 +39,6 @@ export class SetupLog implements Disposable {
     this.#write("# the rest of the output is left out");
   }
 
-  /** A line of the broker's own. */
   note(text: string): void {
     if (this.#bytes < MAX_SETUP_LOG_BYTES) this.#write(text);
   }

@@ -5,9 +5,11 @@
  */
 
 import * as v from "valibot";
+import { parseSealedJson, sealJson } from "../../../lib/sealed_json.ts";
+import { escapeJson } from "../../../lib/text/sanitize.ts";
 import { QUEUE_STATES, type QueueState } from "../../api/wire.ts";
 import { SUBMIT_REQUEST, type TaskRecord } from "../../task/schema.ts";
-import { COUNT, RANDOM_ID, TEXT, TIME } from "../../task/values.ts";
+import { COUNT, RANDOM_ID, TEXT, TIME } from "../../task/value_schemas.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
 
 export const FINAL_STATES: ReadonlySet<QueueState> = new Set(["completed", "ci_failed", "cancelled", "dead_letter"]);
@@ -27,23 +29,40 @@ const ITEM = v.strictObject({
 
 export type QueueItem = v.InferOutput<typeof ITEM>;
 
-/** The item that `text` holds; undefined when it holds none. */
-export function parseItem(text: string): QueueItem | undefined {
-  try {
-    const parsed = v.safeParse(ITEM, JSON.parse(text));
-    return parsed.success ? parsed.output : undefined;
-  } catch {
-    return undefined;
-  }
+export function encodeItem(item: QueueItem): Uint8Array {
+  return new TextEncoder().encode(`${sealJson(escapeJson(JSON.stringify(item)))}\n`);
 }
 
-/** What an item's task says of the item. */
+/** The item that `text` holds; undefined when it holds none. */
+export function parseItem(text: string): QueueItem | undefined {
+  const parsed = v.safeParse(ITEM, parseSealedJson(text));
+  return parsed.success ? parsed.output : undefined;
+}
+
+/**
+ * The items in a queue's directory, and the paths of those that are damaged. Throws the file system's errors as they are.
+ */
+export function readItems(directory: string): { items: QueueItem[]; damaged: string[] } {
+  const items: QueueItem[] = [];
+  const damaged: string[] = [];
+  for (const { name } of Deno.readDirSync(directory)) {
+    if (!name.endsWith(".json")) continue;
+    const path = `${directory}/${name}`;
+    // Twice: a bit may flip in a read.
+    const item = parseItem(Deno.readTextFileSync(path)) ?? parseItem(Deno.readTextFileSync(path));
+    if (item === undefined || name !== `${item.id}.json`) damaged.push(path);
+    else items.push(item);
+  }
+  return { items, damaged };
+}
+
 export function standing(record: Pick<TaskRecord, "stage" | "outcome" | "reason" | "ci">): {
   state: QueueState;
   reason?: string;
 } {
   const { stage, outcome, ci, reason } = record;
   if (stage === "awaiting_approval" || stage === "awaiting_ci") return { state: stage };
+  // Also while an approved change waits for another round.
   if (stage !== "done" || outcome === undefined) return { state: "running" };
   const why = reason === undefined ? {} : { reason };
   switch (outcome) {

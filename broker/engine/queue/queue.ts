@@ -6,22 +6,20 @@
 
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";
 import { hasCode, messageOf, TaskdError } from "../../../lib/errors.ts";
-import { fileError, removeIfPresent, writeFileAtomic } from "../../../lib/fs.ts";
-import { escapeJson } from "../../../lib/text/sanitize.ts";
+import { fileError, makeDirectories, removeIfPresent, writeFileAtomic } from "../../../lib/fs.ts";
 import type { QueueItemView } from "../../api/wire.ts";
 import type { SubmitRequest, TaskRecord } from "../../task/schema.ts";
 import type { EngineOperations, TaskQueue } from "../engine_deps.ts";
 import type { Log } from "../../../lib/log.ts";
 import { type Identified, newTaskId, resolveTaskId } from "../../task/ids.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
+import type { Decider } from "../../task/stages.ts";
 import type { TaskStore } from "../../task/task_store.ts";
-import { FINAL_STATES, parseItem, type QueueItem, standing } from "./item.ts";
+import { encodeItem, FINAL_STATES, type QueueItem, readItems, standing } from "./item.ts";
 
-/** Items that may wait at the same time. */
 const MAX_QUEUED = 10_000;
 /** Bytes of all items that have not ended: a list of them is one answer. */
 export const MAX_OPEN_BYTES = 64 << 20;
-/** Ended items that are kept to be looked at. */
 const MAX_ENDED = 1_000;
 export const MAX_ENDED_BYTES = 16 << 20;
 /** How long a refused start is left alone at first, unless a task ends before; it doubles with each refusal. */
@@ -52,6 +50,9 @@ export class DurableQueue implements TaskQueue {
   readonly #forget: () => void;
   readonly #dispatching: Promise<void>;
   readonly #writes = new Map<string, Promise<void>>();
+  /** Items whose last change the disk did not take; each is written again until it does. */
+  readonly #unwritten = new Set<string>();
+  #rewriting: Promise<void> | undefined;
   #last = 0;
   /** Of items that are being written. */
   #arriving_bytes = 0;
@@ -72,15 +73,12 @@ export class DurableQueue implements TaskQueue {
   #load(): void {
     const { directory, log, tasks } = this.#options;
     try {
-      Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
-      for (const { name } of Deno.readDirSync(directory)) {
-        if (!name.endsWith(".json")) continue;
-        const path = `${directory}/${name}`;
-        const item = parseItem(Deno.readTextFileSync(path));
-        if (item === undefined || name !== `${item.id}.json`) {
-          log("error", "queue_item_damaged", `Cannot read the queue's item ${path}; it is left as it is`);
-          continue;
-        }
+      makeDirectories(directory);
+      const { items, damaged } = readItems(directory);
+      for (const path of damaged) {
+        log("error", "queue_item_damaged", `Cannot read the queue's item ${path}; it is left as it is`);
+      }
+      for (const item of items) {
         this.#items.set(item.id, item);
         this.#last = Math.max(this.#last, item.number);
       }
@@ -167,7 +165,6 @@ export class DurableQueue implements TaskQueue {
     return view(item);
   }
 
-  /** Every item, in the order of the queue. */
   list(): QueueItemView[] {
     return this.#sorted().map(view);
   }
@@ -177,13 +174,13 @@ export class DurableQueue implements TaskQueue {
    *
    * @throws {TaskdError} `not_found`; `wrong_state` when it has ended or its change is being pushed.
    */
-  async cancel(id: string): Promise<void> {
+  async cancel(id: string, by?: Decider): Promise<void> {
     const item = this.#items.get(resolveTaskId(id, this.#items.keys(), ITEMS))!;
     if (FINAL_STATES.has(item.state)) {
       throw new TaskdError("wrong_state", `Cannot cancel the item ${item.id}: it is ${item.state}`);
     }
     if (item.task_id !== undefined) {
-      return await this.#options.engine.kill(item.task_id, "its queue item was cancelled");
+      return await this.#options.engine.kill(item.task_id, "its queue item was cancelled", by);
     }
     const cancelled = this.#changed(item, { state: "cancelled", reason: "cancelled before it began" });
     // Not begun any more from here on, whether or not it can be written.
@@ -197,7 +194,7 @@ export class DurableQueue implements TaskQueue {
     this.#forget();
     this.#wake();
     await this.#dispatching;
-    await Promise.allSettled(this.#writes.values());
+    await Promise.allSettled([...this.#writes.values(), this.#rewriting]);
   }
 
   #sorted(): QueueItem[] {
@@ -271,12 +268,11 @@ export class DurableQueue implements TaskQueue {
         if (hasCode(error, "at_capacity", "no_space") || !needs_store && hasCode(error, ...PASSING)) return "full";
         return needs_store && !hasCode(error, "ceiling_reached") ? "store" : "vendor";
       }
-      if (known?.state === "queued") this.#change(known, { state: "dead_letter", reason: messageOf(error) });
+      if (known?.state === "queued") await this.#refuse(known, messageOf(error));
       return "begun";
     }
   }
 
-  /** Takes over what an item's task says. */
   #follow(record: TaskRecord): void {
     const item = record.queue_id === undefined ? undefined : this.#items.get(record.queue_id);
     // Any change may have freed a slot.
@@ -296,18 +292,54 @@ export class DurableQueue implements TaskQueue {
   #change(item: QueueItem, change: Partial<QueueItem>): void {
     const changed = this.#changed(item, change);
     this.#items.set(item.id, changed);
-    this.#write(changed).catch((error) => {
+    this.#unwritten.add(item.id);
+    this.#store(changed).catch((error) => {
       this.#options.log("error", "queue_write_failed", error.message, { item: item.id });
+      this.#rewriting ??= this.#rewrite().finally(() => this.#rewriting = undefined);
     });
     if (FINAL_STATES.has(changed.state)) this.#prune();
+  }
+
+  async #store(item: QueueItem): Promise<void> {
+    await this.#write(item);
+    if (this.#items.get(item.id) === item) this.#unwritten.delete(item.id);
+  }
+
+  /** Writes what the disk did not take, until it does or the broker stops: the next start reads it from the tasks. */
+  async #rewrite(): Promise<void> {
+    while (this.#unwritten.size > 0) {
+      const waited = await this.#options.clock.sleep(AGAIN_MS, this.#stopping.signal).then(() => true, () => false);
+      if (!waited) return;
+      for (const id of [...this.#unwritten]) {
+        const item = this.#items.get(id);
+        if (item === undefined) this.#unwritten.delete(id);
+        else await this.#store(item).catch(() => {});
+      }
+    }
+  }
+
+  /** Whether an item's file says what became of it: until then its task alone keeps it from beginning again. */
+  isSettled(id: string): boolean {
+    return !this.#unwritten.has(id);
+  }
+
+  /** No task will say again at the next start why this item ended: it is shown as ended once that is on the disk. */
+  async #refuse(item: QueueItem, reason: string): Promise<void> {
+    const refused = this.#changed(item, { state: "dead_letter", reason });
+    await this.#write(refused).catch((error) => {
+      this.#options.log("error", "queue_write_failed", error.message, { item: item.id });
+    });
+    // Cancelled meanwhile, which is written after this.
+    if (this.#items.get(item.id)?.state !== "queued") return;
+    this.#items.set(item.id, refused);
+    this.#prune();
   }
 
   /** Writes of one item come one after the other, so that the last one stands. */
   #write(item: QueueItem): Promise<void> {
     const path = `${this.#options.directory}/${item.id}.json`;
     const before = this.#writes.get(item.id) ?? Promise.resolve();
-    const bytes = new TextEncoder().encode(`${escapeJson(JSON.stringify(item))}\n`);
-    const writing = before.catch(() => {}).then(() => writeFileAtomic(path, bytes, 0o600));
+    const writing = before.catch(() => {}).then(() => writeFileAtomic(path, encodeItem(item), 0o600));
     this.#writes.set(item.id, writing);
     const done = () => {
       if (this.#writes.get(item.id) === writing) this.#writes.delete(item.id);

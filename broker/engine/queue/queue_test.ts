@@ -1,3 +1,4 @@
+import { unsealed } from "../../../tests/support/unsealed.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { APPROVED, plantTrace, someOrder, staged, TO_THE_GATE } from "../../../tests/broker/task/lives.ts";
 import { VirtualClock } from "../../../tests/support/clock.ts";
@@ -54,10 +55,16 @@ class Bench implements AsyncDisposable {
           const task = await this.tasks.create({ ...rest, agent, ...origin });
           return task.record;
         },
-        kill: async (id, reason) => {
+        kill: async (id, reason, by) => {
           this.killed.push(id);
           await this.until(() => this.tasks.live(id) !== undefined);
-          await this.tasks.live(id)!.move({ from: "admission", to: "done", outcome: "cancelled", reason });
+          await this.tasks.live(id)!.move({
+            from: "admission",
+            to: "done",
+            outcome: "cancelled",
+            reason,
+            ...(by && { by }),
+          });
         },
       },
     });
@@ -315,18 +322,19 @@ Deno.test("cancelling removes a waiting item, ends a begun one's task, and refus
   await bench.queue.cancel(id.slice(0, 12));
   assertEquals(bench.states(), ["running", "cancelled"]);
   const first = bench.queue.list()[0]!;
-  await bench.queue.cancel(first.id);
+  const by = { via: "page", who: "ada" } as const;
+  await bench.queue.cancel(first.id, by);
   await bench.until(() => bench.states()[0] === "cancelled");
-  assertEquals(bench.killed, [first.task_id]);
+  assertEquals([bench.killed, bench.tasks.read(first.task_id!).ended_by], [[first.task_id], by]);
   for (const ended of [id, first.id]) {
     assertEquals((await assertRejects(() => bench.queue.cancel(ended), TaskdError)).code, "wrong_state");
   }
-  const nobody = await assertRejects(
+  const unknown = await assertRejects(
     () => bench.queue.cancel("f".repeat(32)),
     TaskdError,
     "Cannot find the queue item",
   );
-  assertEquals([nobody.code, nobody.hint], ["not_found", "`taskd queue list` lists what there is"]);
+  assertEquals([unknown.code, unknown.hint], ["not_found", "`taskd queue list` lists what there is"]);
   await bench.stop();
   await bench.start();
   assertEquals(bench.states(), ["cancelled", "cancelled"]);
@@ -367,6 +375,36 @@ Deno.test("an ended item whose file cannot be removed is reported and keeps no o
   assert(bench.logged.some((line) => line.startsWith("Cannot remove an ended item: ")), bench.logged.join("\n"));
 });
 
+Deno.test("an item that the disk did not take is written again, and its task is kept until then", async () => {
+  await using bench = await new Bench().start();
+  bench.slots = 0;
+  const { id } = await bench.add("one");
+  const path = `${bench.directory}/${id}.json`;
+  const queued = Deno.readTextFileSync(path);
+  // A folder in the file's place refuses it as a full disk would.
+  await Deno.remove(path);
+  await Deno.mkdir(`${path}/in the way`, { recursive: true });
+  bench.slots = 1;
+  await bench.clock.sleeper(5_000);
+  bench.clock.advance(5_000);
+  await bench.end(await bench.task(0));
+  await bench.until(() => bench.logged.length === 2);
+  assertEquals(bench.queue.isSettled(id), false);
+  await Deno.remove(path, { recursive: true });
+  await Deno.writeTextFile(path, queued);
+  await bench.until(() => {
+    bench.clock.advance(5_000);
+    return bench.queue.isSettled(id);
+  });
+  // What `prune` removes; the queue no longer needs it.
+  const { task_id } = bench.queue.list()[0]!;
+  await bench.stop();
+  await Deno.remove(`${bench.root}/audit/${task_id}.jsonl`);
+  bench.slots = 1;
+  await bench.start();
+  assertEquals([bench.states()[0], bench.submitted.length], ["dead_letter", 1]);
+});
+
 Deno.test("an item whose task is gone from the audit directory is dropped, not begun again", async () => {
   await using bench = await new Bench().start();
   await bench.add("one");
@@ -391,7 +429,7 @@ Deno.test("an item whose task cannot be read is a dead letter, unless it waits a
     const { id } = (await bench.task(0)).record;
     await bench.stop();
     const change = (path: string, from: string, to: string) =>
-      Deno.writeTextFileSync(path, Deno.readTextFileSync(path).replace(from, to));
+      Deno.writeTextFileSync(path, unsealed(Deno.readTextFileSync(path)).replace(from, to));
     change(`${bench.directory}/${item}.json`, '"state":"running"', `"state":"${state}"`);
     change(`${bench.root}/audit/${id}.jsonl`, '"type":"created"', '"type":"creator"');
     await bench.start();

@@ -1,11 +1,9 @@
 /**
- * Usage in answers of Anthropic's messages API. `input_tokens` excludes what caches
- * served and stored. In a stream, `message_start` carries a first usage and each
- * `message_delta` a cumulative one: a figure overwrites, it never adds.
+ * Usage in answers of Anthropic's messages API. `input_tokens` excludes what caches served and stored. In a stream,
+ * `message_start` carries a first usage and each `message_delta` a cumulative one: a figure overwrites, it never adds.
  *
- * `usage.iterations` lists what one request ran inside the vendor. Compaction, advisors
- * and attempts by another model are billed beside the top-level figures; the entries
- * of type `message` repeat the top level.
+ * `usage.iterations` lists what one request ran inside the vendor. Compaction, advisors and attempts by another model
+ * are billed beside the top-level figures; the entries of type `message` repeat the top level.
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";

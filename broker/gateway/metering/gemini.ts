@@ -1,8 +1,7 @@
 /**
- * Usage in answers of the Gemini API. `promptTokenCount` includes what a cache served;
- * thoughts are billed as output and stand outside the candidates; what vendor-run tools
- * fed back is billed as input and stands outside the prompt. Every chunk of a stream
- * carries cumulative figures, not always all of them: each figure overwrites its own.
+ * Usage in answers of the Gemini API. `promptTokenCount` includes what a cache served; thoughts are billed as output
+ * and stand outside the candidates; what vendor-run tools fed back is billed as input and stands outside the prompt.
+ * Every chunk of a stream carries cumulative figures, not always all of them: each figure overwrites its own.
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";

@@ -4,7 +4,8 @@
  * indentation, so that an answer that was cut off is still metered by what came.
  */
 
-/** The characters of one value that are kept. */
+import { parseJson } from "../../../lib/text/json.ts";
+
 const MAX_VALUE_CHARS = 32 << 20;
 
 const QUOTE = 34;
@@ -87,12 +88,7 @@ export class JsonStreamParser {
     const kept = this.#chars <= this.#max_chars;
     this.#parts = [];
     this.#chars = 0;
-    let value: unknown;
-    try {
-      value = kept ? JSON.parse(text) : undefined;
-    } catch {
-      value = undefined;
-    }
+    const value = kept ? parseJson(text) : undefined;
     if (value === undefined) this.dropped++;
     else this.#on_value(value);
   }

@@ -1,7 +1,6 @@
 /**
- * Meters one answer as it passes: bytes go in as they came, usage comes out at any time.
- * The form of the body is recognized by its first character where the content type does not
- * decide, since endpoints mislabel their streams.
+ * Meters one answer as it passes: bytes go in as they came, usage comes out at any time. The form of the body is
+ * recognized by its first character where the content type does not decide, since endpoints mislabel their streams.
  */
 
 import { EventParser } from "../../../lib/http/server_sent_events.ts";
@@ -11,6 +10,7 @@ import { JsonStreamParser } from "./json_stream.ts";
 import { OpenAiReading } from "./openai.ts";
 import type { Reading } from "./usage_reading.ts";
 import { asObject, type Metered } from "./usage.ts";
+import { parseJson } from "../../../lib/text/json.ts";
 
 export type UsageForm = "anthropic" | "openai" | "gemini";
 
@@ -36,7 +36,6 @@ export class Meter {
     this.#parser?.push(bytes);
   }
 
-  /** The body has ended, or was cut off. */
   end(): void {
     this.#parser?.end();
   }
@@ -72,11 +71,9 @@ export class Meter {
         this.#done_marker = true;
         return;
       }
-      try {
-        this.#take(JSON.parse(data));
-      } catch {
-        // Comments and keep-alives of some endpoints are no JSON; they carry no usage.
-      }
+      // Comments and keep-alives of some endpoints are no JSON; they carry no usage.
+      const value = parseJson(data);
+      if (value !== undefined) this.#take(value);
     });
   }
 

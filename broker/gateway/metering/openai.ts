@@ -2,9 +2,8 @@
  * Usage in answers of OpenAI's APIs and of endpoints that are compatible with them.
  * Input counts include what caches served and stored; output counts include reasoning.
  *
- * Chat completions stream usage only when the client asked for it, in a last chunk, or
- * cumulatively in every chunk at some endpoints; the responses API sends it with the
- * closing event. The latest figure counts.
+ * Chat completions stream usage only when the client asked for it, in a last chunk, or cumulatively in every chunk at
+ * some endpoints; the responses API sends it with the closing event. The latest figure counts.
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";

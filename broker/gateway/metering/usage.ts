@@ -1,7 +1,6 @@
 /**
- * What a request used, in one shape for all vendors: five kinds of tokens that do not
- * overlap. Counts come from other people's servers; nothing in them can make a count
- * negative, fractional, infinite or absurd.
+ * What a request used, in one shape for all vendors: five kinds of tokens that do not overlap. Counts come from other
+ * people's servers; nothing in them can make a count negative, fractional, infinite or absurd.
  */
 
 /**
@@ -20,7 +19,6 @@ export interface Usage {
   /** Input stored for five minutes, or for the vendor's only term. */
   cache_write_5m_tokens: number;
   cache_write_1h_tokens: number;
-  /** Output, with what the model thought. */
   output_tokens: number;
 }
 
@@ -39,7 +37,6 @@ export interface Metered {
   service_tier?: string;
   /** Where inference ran, when the vendor charges more for it. */
   region?: string;
-  /** Whether the figures are all there and make sense. */
   complete: boolean;
 }
 

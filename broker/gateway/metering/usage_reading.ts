@@ -14,8 +14,6 @@ export interface Reading {
   /** A service tier that is not the standard one. */
   readonly service_tier: string | undefined;
   readonly region: string | undefined;
-  /** Whether the answer is marked as complete. */
   readonly done: boolean;
-  /** Whether the answer ended in the vendor's error. */
   readonly failed: boolean;
 }

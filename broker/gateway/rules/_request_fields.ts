@@ -1,8 +1,7 @@
 /**
- * Walks a parsed request and checks every object in it, so that what is refused is
- * refused wherever it stands: in a later turn, in a tool's result, in a list of
- * additional tools. Only what the vendor takes as the model's or the program's own data
- * is left out: arguments, results and schemas.
+ * Walks a parsed request and checks every object in it, so that what is refused is refused wherever it stands: in a
+ * later turn, in a tool's result, in a list of additional tools. Only what the vendor takes as the model's or the
+ * program's own data is left out: arguments, results and schemas.
  */
 
 import { asObject, type JsonObject } from "../metering/usage.ts";
@@ -66,7 +65,6 @@ export function refuseFeature(allowed: Allowed, feature: string, field: string, 
   );
 }
 
-/** Refuses what has a price that is not known. */
 export function refuseTier(field: string, what: string): never {
   throw new Refusal("tier_refused", `${field}: ${what}`, field);
 }
@@ -92,7 +90,6 @@ export function modelOf(body: JsonObject): string {
 /** Models that search the web by themselves, whatever the request's tools. */
 const SEARCHING_MODEL = /deep-research|search-preview|search-api|(?::online$)|(?:^|\/)sonar/;
 
-/** Refuses a model that is itself a vendor-run tool. */
 export function checkModel(model: string, field: string, allowed: Allowed): void {
   if (SEARCHING_MODEL.test(model.toLowerCase())) {
     refuseFeature(allowed, "search_model", field, "the vendor would search the web for this model");

@@ -2,6 +2,7 @@
  * What requests to Anthropic's messages API may ask for.
  */
 
+import { words } from "../../../lib/text/words.ts";
 import { asString, type JsonObject } from "../metering/usage.ts";
 import {
   type Allowed,
@@ -22,33 +23,16 @@ const CLIENT_TOOLS =
 
 /** Content that holds no tool and is fetched from nowhere. */
 const BLOCKS: ReadonlySet<string> = new Set([
-  "text",
-  "image",
-  "document",
-  "search_result",
-  "thinking",
-  "redacted_thinking",
-  "tool_use",
-  "tool_result",
-  "tool_reference",
-  "tool_addition",
-  "tool_removal",
-  "compaction",
-  "fallback",
+  ...words(`
+    text image document search_result thinking redacted_thinking tool_use tool_result tool_reference tool_addition
+    tool_removal compaction fallback
+  `),
   // What an allowed vendor-run tool did in an earlier turn.
-  "server_tool_use",
-  "web_search_tool_result",
-  "web_search_result",
-  "web_fetch_tool_result",
-  "web_fetch_result",
-  "code_execution_tool_result",
-  "code_execution_output",
-  "bash_code_execution_tool_result",
-  "bash_code_execution_output",
-  "text_editor_code_execution_tool_result",
-  "tool_search_tool_result",
-  "mcp_tool_use",
-  "mcp_tool_result",
+  ...words(`
+    server_tool_use web_search_tool_result web_search_result web_fetch_tool_result web_fetch_result
+    code_execution_tool_result code_execution_output bash_code_execution_tool_result bash_code_execution_output
+    text_editor_code_execution_tool_result tool_search_tool_result mcp_tool_use mcp_tool_result
+  `),
 ]);
 
 /** Where content comes from, when it is in the request itself. */
@@ -59,7 +43,6 @@ const TOP_LEVEL: readonly [string, string][] = [
   ["container", "the vendor would run code"],
 ];
 
-/** Checks a request; returns its model. */
 export function checkAnthropic(body: JsonObject, allowed: Allowed): string {
   const model = modelOf(body);
   checkModel(model, "model", allowed);

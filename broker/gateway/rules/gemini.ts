@@ -81,7 +81,6 @@ function checkTools(tools: unknown, place: JsonPlace, allowed: Allowed): void {
   });
 }
 
-/** Whether an object stands inside data or a schema. */
 function isSkipped(place: JsonPlace | undefined): boolean {
   for (let at = place; at; at = at.parent) {
     if (typeof at.key !== "string") continue;

@@ -1,7 +1,6 @@
 /**
- * What a request may ask for, lane by lane. Refused is what the vendor would do in the
- * agent's stead, since it would go past the egress list, and what the gateway cannot
- * price.
+ * What a request may ask for, lane by lane. Refused is what the vendor would do in the agent's stead, since it would go
+ * past the egress list, and what the gateway cannot price.
  */
 
 import type { Lane } from "../../agents.ts";

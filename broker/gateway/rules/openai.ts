@@ -1,9 +1,9 @@
 /**
- * What requests to OpenAI's chat completions and responses APIs, and to endpoints that
- * are compatible with them, may ask for. Endpoints read keys more or less leniently, so
- * the keys that matter are found however they are spelled.
+ * What requests to OpenAI's chat completions and responses APIs, and to endpoints that are compatible with them, may
+ * ask for. Endpoints read keys more or less leniently, so the keys that matter are found however they are spelled.
  */
 
+import { words } from "../../../lib/text/words.ts";
 import { asObject, type JsonObject } from "../metering/usage.ts";
 import {
   type Allowed,
@@ -48,36 +48,17 @@ const READ = new Map(
 
 /** Input items of the responses API that hold nothing to run. */
 const ITEMS: ReadonlySet<string> = new Set([
-  "message",
-  "reasoning",
-  "item_reference",
-  "compaction",
-  "compaction_trigger",
-  "function_call",
-  "function_call_output",
-  "custom_tool_call",
-  "custom_tool_call_output",
-  "local_shell_call",
-  "local_shell_call_output",
-  "shell_call",
-  "shell_call_output",
-  "apply_patch_call",
-  "apply_patch_call_output",
-  "computer_call",
-  "computer_call_output",
-  "tool_search_call",
-  "tool_search_output",
-  "additional_tools",
+  ...words(`
+    message reasoning item_reference compaction compaction_trigger function_call function_call_output custom_tool_call
+    custom_tool_call_output local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call
+    apply_patch_call_output computer_call computer_call_output tool_search_call tool_search_output additional_tools
+  `),
   // What an allowed vendor-run tool did in an earlier turn.
-  "web_search_call",
-  "file_search_call",
-  "code_interpreter_call",
-  "image_generation_call",
-  "mcp_list_tools",
-  "mcp_call",
+  ...words(`
+    web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools mcp_call
+  `),
 ]);
 
-/** Checks a request; returns its model. */
 export function checkOpenAi(body: JsonObject, allowed: Allowed): string {
   for (const [key, value] of Object.entries(body)) checkTopLevel(key, value, allowed);
   const model = modelOf(body);

@@ -3,8 +3,9 @@
  * registry can be reached.
  */
 
+import { words } from "../../../lib/text/words.ts";
 import { join } from "@std/path/join";
-import { type Clock, systemClock } from "../../../lib/clock.ts";
+import { systemClock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { fileError } from "../../../lib/fs.ts";
 import { readLines } from "../output_lines.ts";
@@ -22,27 +23,16 @@ export interface BuildImagesOptions {
   from: "registry" | "debootstrap";
   /** Base of the sandbox's image in a registry, by tag or digest; with `debootstrap`, the mirror of Debian's packages. */
   base?: string;
-  /** Labels of the agents to put in; all when absent. */
-  agents?: readonly string[];
   env: (name: string) => string | undefined;
-  clock?: Clock;
   signal?: AbortSignal | undefined;
   onProgress?: (progress: { step: string } | { line: string }) => void;
 }
 
 /** Environment variables that a build may use: where packages come from. */
-const BUILD_VARIABLES = [
-  "HTTP_PROXY",
-  "HTTPS_PROXY",
-  "NO_PROXY",
-  "http_proxy",
-  "https_proxy",
-  "no_proxy",
-  "NODE_EXTRA_CA_CERTS",
-  "SSL_CERT_FILE",
-  "NPM_CONFIG_REGISTRY",
-  "npm_config_registry",
-];
+const BUILD_VARIABLES = words(`
+  HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy NODE_EXTRA_CA_CERTS SSL_CERT_FILE
+  NPM_CONFIG_REGISTRY npm_config_registry
+`);
 
 /** Builds both; throws `sandbox_failed` with the last lines of what failed. */
 export async function buildImages(options: BuildImagesOptions): Promise<void> {
@@ -57,10 +47,10 @@ export async function buildImages(options: BuildImagesOptions): Promise<void> {
 }
 
 async function fromRegistry(options: BuildImagesOptions, folder: string): Promise<void> {
-  const { runtime, images, base, agents, onProgress } = options;
+  const { runtime, images, base, onProgress } = options;
   const recipes = [
     { name: images.anchor, file: "Containerfile.anchor", text: anchorContainerfile(), base: undefined },
-    { name: images.sandbox, file: "Containerfile", text: sandboxContainerfile(agentPackages(agents)), base },
+    { name: images.sandbox, file: "Containerfile", text: sandboxContainerfile(agentPackages()), base },
   ];
   for (const recipe of recipes) {
     onProgress?.({ step: recipe.name });
@@ -78,7 +68,7 @@ async function fromRegistry(options: BuildImagesOptions, folder: string): Promis
 }
 
 async function fromDebootstrap(options: BuildImagesOptions, folder: string): Promise<void> {
-  const { runtime, images, agents, base = "", onProgress } = options;
+  const { runtime, images, base = "", onProgress } = options;
   if (runtime.name === "container" || Deno.build.os !== "linux" || Deno.uid() !== 0) {
     throw new TaskdError("usage", "Cannot build images with debootstrap: that takes root on Linux, podman or docker", {
       hint: "Build from a registry, or on another machine, and load the images here",
@@ -94,7 +84,7 @@ async function fromDebootstrap(options: BuildImagesOptions, folder: string): Pro
       SUITE,
       MIRROR: base,
       DEBIAN: DEBIAN_PACKAGES.join(","),
-      PACKAGES: [`node-linux-${arch}@${NODE_VERSION}`, ...agentPackages(agents)].join(" "),
+      PACKAGES: [`node-linux-${arch}@${NODE_VERSION}`, ...agentPackages()].join(" "),
       ENTRYPOINT,
       ENTRYPOINT_FILE: join(folder, "entrypoint"),
       AGENT_ID: String(AGENT_ID),
@@ -129,7 +119,7 @@ fi
  * @throws {TaskdError} `sandbox_failed` with the last lines of what failed; an image of that name is then the one before.
  */
 export async function importImage(
-  options: Pick<BuildImagesOptions, "runtime" | "env" | "clock" | "signal" | "onProgress">,
+  options: Pick<BuildImagesOptions, "runtime" | "env" | "signal" | "onProgress">,
   { name, root, folder }: { name: string; root: string; folder: string },
 ): Promise<void> {
   await run(options, "/bin/sh", {
@@ -139,15 +129,14 @@ export async function importImage(
   });
 }
 
-/** What is kept of a program's last lines for an error. */
 const LAST_LINES = 5;
 
 async function run(
-  { env, clock = systemClock, signal, onProgress }: Pick<BuildImagesOptions, "env" | "clock" | "signal" | "onProgress">,
+  { env, signal, onProgress }: Pick<BuildImagesOptions, "env" | "signal" | "onProgress">,
   path: string,
   call: { args: readonly string[]; env?: Readonly<Record<string, string>>; attempted: string },
 ): Promise<void> {
-  const program = new ContainerProgram({ path, env, clock });
+  const program = new ContainerProgram({ path, env, clock: systemClock });
   let child: Deno.ChildProcess;
   try {
     child = new Deno.Command(path, {

@@ -3,7 +3,9 @@
  */
 
 import type { PendingTask, Problem, TaskEventView, TaskList, TaskView } from "../../api/wire.ts";
+import type { DatabaseDiffQuery, DatabaseRows } from "../../task/row_pages.ts";
 import type { TrustBrief } from "../../task/schema.ts";
+import type { Seen } from "../../task/stages.ts";
 import { EventReader } from "./events.ts";
 
 /** A refusal of the broker, or no answer at all. */
@@ -25,12 +27,14 @@ export interface FollowEventsOptions {
   signal: AbortSignal;
   /** With the number of its row, for those that have one. */
   onEvent(event: TaskEventView, seq?: number): void;
-  /** Whether there is a connection. */
   onLink(up: boolean): void;
 }
 
 /** Between attempts to connect again, in milliseconds; the last one is repeated. */
 const RETRY_MS = [500, 1_000, 2_000, 5_000];
+/** How often a read without an answer is asked again, and after how many milliseconds. */
+const READ_RETRIES = 2;
+const READ_RETRY_MS = 250;
 
 export class Api {
   readonly #token: string;
@@ -43,7 +47,6 @@ export class Api {
     return (await this.#json<{ tasks: PendingTask[] }>("/admin/pending", signal)).tasks;
   }
 
-  /** Tasks, newest first. */
   async tasks(options: { limit: number; before?: string; signal: AbortSignal }): Promise<TaskList> {
     const before = options.before === undefined ? "" : `&before=${encodeURIComponent(options.before)}`;
     return await this.#json(`/tasks?limit=${options.limit}${before}`, options.signal);
@@ -63,16 +66,31 @@ export class Api {
     }
   }
 
+  /** What has happened to what the change was made from. */
+  async bases(id: string, signal: AbortSignal): Promise<string[]> {
+    return (await this.#json<{ notes: string[] }>(`/admin/tasks/${id}/bases`, signal)).notes;
+  }
+
+  /** A page of the rows that it changed. */
+  async databaseDiff(id: string, query: DatabaseDiffQuery, signal: AbortSignal): Promise<DatabaseRows> {
+    const text = Object.entries(query).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
+    return await this.#json(`/tasks/${id}/database-diff?${text}`, signal);
+  }
+
   async diff(id: string, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
     return new Uint8Array(await (await this.#send(`/tasks/${id}/diff`, { signal })).arrayBuffer());
   }
 
-  async approve(id: string, request: { diff_sha256: string; acknowledge: string[] }): Promise<void> {
+  async approve(id: string, request: { diff_sha256: string; acknowledge: string[]; seen: Seen }): Promise<void> {
     await this.#post(`/admin/tasks/${id}/approve`, request);
   }
 
   async end(id: string, how: "deny" | "kill", reason: string): Promise<void> {
     await this.#post(`/admin/tasks/${id}/${how}`, { reason });
+  }
+
+  async push(id: string): Promise<void> {
+    await this.#post(`/admin/tasks/${id}/push`, {});
   }
 
   async retry(id: string): Promise<{ id: string }> {
@@ -128,29 +146,45 @@ export class Api {
   }
 
   async #send(path: string, options: RequestInit & { headers?: Record<string, string> }): Promise<Response> {
-    let response: Response;
-    try {
-      response = await fetch(path, {
-        ...options,
-        headers: { ...options.headers, authorization: `Bearer ${this.#token}` },
-        credentials: "omit",
-        redirect: "error",
-      });
-    } catch (error) {
-      if (options.signal?.aborted) throw error;
-      throw new ApiError(0, { detail: "The broker does not answer", hint: "Start it with taskd start" });
-    }
+    const response = await this.#answer(path, options);
     if (response.ok) return response;
     throw new ApiError(response.status, await response.json().catch(() => ({})));
   }
+
+  /** What the broker answers. A read is asked again: browsers end every request when the machine's network changes. */
+  async #answer(path: string, options: RequestInit & { headers?: Record<string, string> }): Promise<Response> {
+    for (let attempt = 0;; attempt++) {
+      try {
+        return await fetch(path, {
+          ...options,
+          headers: { ...options.headers, authorization: `Bearer ${this.#token}` },
+          credentials: "omit",
+          redirect: "error",
+        });
+      } catch (error) {
+        if (options.signal?.aborted) throw error;
+        if (options.method === undefined && attempt < READ_RETRIES) {
+          await pause(READ_RETRY_MS, options.signal);
+          continue;
+        }
+        throw new ApiError(0, { detail: "The broker does not answer", hint: "Start it with taskd start" });
+      }
+    }
+  }
 }
 
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
+async function pause(ms: number, signal?: AbortSignal | null): Promise<void> {
   await new Promise<void>((resolve) => {
     const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => {
+    signal?.addEventListener("abort", () => {
       clearTimeout(timer);
       resolve();
     }, { once: true });
   });
+}
+
+/** SHA-256 in hex. */
+export async function digest(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -3,7 +3,8 @@
  */
 
 import { elWith, type PageNode } from "./dom.ts";
-import { oddElement, oddities, type Oddity } from "./hidden.ts";
+import { oddities, type Oddity } from "../../../lib/text/characters.ts";
+import { oddElement } from "./hidden.ts";
 import type { Token } from "./syntax.ts";
 import type { Range } from "./changed_words.ts";
 

@@ -1,8 +1,8 @@
 /**
  * The panel in which a person decides: what is still open, the categories to look at twice, approve and deny.
  *
- * Approve stays disabled until every file of the diff was read, every category ticked, and what the page could not show
- * acknowledged.
+ * Approve stays disabled until every file of the diff was read and every category ticked; what a diff does not show is a
+ * category too.
  */
 
 import type { TrustBrief } from "../../task/schema.ts";
@@ -13,8 +13,6 @@ import { shownLine } from "./hidden.ts";
 export interface DecisionOptions {
   categories: readonly string[];
   brief: TrustBrief | undefined;
-  /** What the page cannot show of the diff; each has to be acknowledged. */
-  unseen: readonly string[];
   /** What is shown cannot be approved at all. */
   blocked: boolean;
   approve(acknowledge: string[]): void;
@@ -28,21 +26,16 @@ export class Decision {
   readonly element: PageElement;
   readonly #options: DecisionOptions;
   readonly #boxes: { category: string; input: PageElement; row: PageElement }[];
-  readonly #unseen: PageElement[];
   readonly #approve: PageElement;
   readonly #reason: PageElement;
   readonly #deny: PageElement;
   readonly #open: PageElement;
-  #unread = 0;
-  #files = 0;
+  #unread: readonly string[] = [];
   #busy = false;
 
   constructor(options: DecisionOptions) {
     this.#options = options;
     this.#boxes = options.categories.map((category) => this.#category(category));
-    this.#unseen = options.unseen.map(() =>
-      elWith("input", { type: "checkbox", on: { change: () => this.#update() } })
-    );
     this.#approve = elWith("button.approve", {
       type: "submit",
       "aria-describedby": "still-open",
@@ -66,9 +59,9 @@ export class Decision {
     this.#update();
   }
 
-  setUnread(unread: number, files: number): void {
+  /** What is not read yet, in words. */
+  setUnread(unread: readonly string[]): void {
     this.#unread = unread;
-    this.#files = files;
     this.#update();
   }
 
@@ -81,9 +74,9 @@ export class Decision {
   /** Points at categories that the broker still wants to be named. */
   pointAt(missing: readonly string[]): void {
     for (const { category, input, row } of this.#boxes) {
-      const wanted = missing.includes(category);
-      row.classList.toggle("wanted", wanted);
-      if (wanted) input.checked = false;
+      const unread = missing.includes(category);
+      row.classList.toggle("unread", unread);
+      if (unread) input.checked = false;
     }
     this.#update();
     this.#boxes.find(({ category }) => missing.includes(category))?.input.focus();
@@ -101,15 +94,8 @@ export class Decision {
   }
 
   #looks(): PageElement | string {
-    if (this.#boxes.length === 0 && this.#unseen.length === 0) return "";
-    return el(
-      "fieldset.looks",
-      el("legend", "Look twice"),
-      ...this.#boxes.map(({ row }) => row),
-      ...this.#options.unseen.map((text, index) =>
-        el("label.look.wanted", this.#unseen[index]!, el("span", el("strong", "Not shown here"), el("small", text)))
-      ),
-    );
+    if (this.#boxes.length === 0) return "";
+    return el("fieldset.looks", el("legend", "Look twice"), ...this.#boxes.map(({ row }) => row));
   }
 
   #category(category: string): { category: string; input: PageElement; row: PageElement } {
@@ -142,12 +128,11 @@ export class Decision {
 
   #missing(): string[] {
     const looks = this.#boxes.filter(({ input }) => !input.checked).length;
-    const unseen = this.#unseen.filter((input) => !input.checked).length;
     return [
       ...this.#options.blocked ? ["this cannot be approved: see above"] : [],
-      ...this.#unread === 0 ? [] : [`${this.#unread} of ${counted(this.#files, "file")} not read`],
+      ...this.#unread.slice(0, MAX_PATHS),
+      ...this.#unread.length > MAX_PATHS ? [`${this.#unread.length - MAX_PATHS} more parts not read`] : [],
       ...looks === 0 ? [] : [`${counted(looks, "second look")} not ticked`],
-      ...unseen === 0 ? [] : ["what is not shown here is not acknowledged"],
     ];
   }
 
@@ -155,7 +140,7 @@ export class Decision {
     const missing = this.#missing();
     this.#approve.disabled = this.#busy || missing.length > 0;
     this.#deny.disabled = this.#busy;
-    this.#open.replaceChildren(...missing.map((text) => el("li", text)));
+    this.#open.replaceChildren(...missing.map((text) => el("li", ...shownLine(text))));
     this.#open.classList.toggle("empty", missing.length === 0);
     if (missing.length === 0) this.#open.append(el("li.ready", "All of it read, all of it ticked."));
   }

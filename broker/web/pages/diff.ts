@@ -1,7 +1,9 @@
 /**
- * Reads a diff as git writes it. Lines are taken by the counts that a hunk's head tells, so no content can pose as the
+ * Reads a diff as git writes it. Lines are taken by the counts in a hunk's head, so no content can pose as the
  * head of another file; whatever is not understood is kept and shown as it is.
  */
+
+import { pathText } from "../../../lib/text/characters.ts";
 
 export interface DiffLine {
   kind: "context" | "added" | "deleted" | "note";
@@ -22,7 +24,7 @@ export interface Hunk {
 
 export interface DiffFile {
   path: string;
-  status: "added" | "deleted" | "modified";
+  status: "added" | "deleted" | "modified" | "renamed" | "copied";
   binary: boolean;
   added: number;
   deleted: number;
@@ -55,16 +57,18 @@ const ESCAPES: Readonly<Record<string, string>> = {
 /** A path as git quotes it when it has to. */
 export function unquote(quoted: string): string {
   if (!quoted.startsWith('"')) return quoted;
-  const bytes: number[] = [];
+  let raw = "";
   const encoder = new TextEncoder();
   for (const [, octal, letter, plain] of quoted.slice(1, -1).matchAll(/\\([0-7]{3})|\\(.)|([^\\]+)/gsu)) {
-    if (octal !== undefined) bytes.push(parseInt(octal, 8) & 0xff);
-    else bytes.push(...encoder.encode(letter === undefined ? plain! : ESCAPES[letter] ?? `\\${letter}`));
+    if (octal !== undefined) raw += String.fromCharCode(parseInt(octal, 8) & 0xff);
+    else {raw += String.fromCharCode(
+        ...encoder.encode(letter === undefined ? plain! : ESCAPES[letter] ?? `\\${letter}`),
+      );}
   }
-  return new TextDecoder().decode(new Uint8Array(bytes));
+  return pathText(raw);
 }
 
-/** The path in `diff --git a/x b/x`; without renames both are the same. */
+/** The path in `diff --git a/x b/x`, where both are the same; of what was moved, its own line has it. */
 function pathOf(heads: string): string {
   if (heads.startsWith('"')) return unquote(heads.slice(0, (heads.length - 1) / 2)).slice(2);
   return heads.slice(2, 2 + (heads.length - 5) / 2);
@@ -105,6 +109,12 @@ export function parseDiff(text: string): Diff {
 }
 
 function readHeadLine(file: DiffFile, line: string): void {
+  const moved = /^(rename|copy) to (.*)$/.exec(line);
+  if (moved !== null) {
+    file.status = moved[1] === "rename" ? "renamed" : "copied";
+    file.path = unquote(moved[2]!);
+    return;
+  }
   if (line.startsWith("new file mode ")) file.status = "added";
   else if (line.startsWith("deleted file mode ")) file.status = "deleted";
   if (/^(?:index |--- |\+\+\+ )|^(?:new|deleted) file mode 100644$/.test(line)) return;

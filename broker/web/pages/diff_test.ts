@@ -33,7 +33,7 @@ Deno.test("parseDiff() takes lines by a hunk's counts, whatever they say", () =>
   assertEquals(files[1]!.notes, ["old mode 100644", "new mode 100755"]);
 });
 
-Deno.test("parseDiff() tells added, deleted, binary and cut changes, and a missing last newline", () => {
+Deno.test("parseDiff() marks added, deleted, binary and cut changes, and a missing last newline", () => {
   const diff = parseDiff(
     "diff --git a/n b/n\nnew file mode 100755\nindex 0..1\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+x\n" +
       "\\ No newline at end of file\ndiff --git a/d b/d\ndeleted file mode 100644\nindex 1..0\n" +
@@ -45,6 +45,21 @@ Deno.test("parseDiff() tells added, deleted, binary and cut changes, and a missi
     ["deleted", true, []],
   ]);
   assertEquals(diff.files[0]!.hunks[0]!.lines[1]!.kind, "note");
+});
+
+Deno.test("parseDiff() shows what was renamed or copied under its new name, with where it was", () => {
+  const head = (kind: string) => `similarity index 90%\n${kind} from a/old name\n${kind} to "b/\\303\\251"\n`;
+  const { files } = parseDiff(
+    `diff --git a/a/old name "b/b/\\303\\251"\n${
+      head("rename")
+    }index 1..2 100644\n--- a/a/old name\n@@ -1 +1 @@\n-a\n+b\n` +
+      `diff --git a/a/old name "b/b/\\303\\251"\n${head("copy")}`,
+  );
+  assertEquals(files.map(({ path, status, notes }) => [path, status, notes]), [
+    ["b/\u00e9", "renamed", ["similarity index 90%", "rename from a/old name"]],
+    ["b/\u00e9", "copied", ["similarity index 90%", "copy from a/old name"]],
+  ]);
+  assertEquals([files[0]!.added, files[0]!.deleted], [1, 1]);
 });
 
 Deno.test("unquote() reads paths as git quotes them", () => {

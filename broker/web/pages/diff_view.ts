@@ -1,5 +1,6 @@
 /**
- * Shows a diff: one part for each file, whose lines are made when they come near.
+ * Shows a diff: one part for each file, whose lines are made when they come near. Of many files, or many lines, those that
+ * are far leave the document again; what was read, opened and shown whole is remembered.
  *
  * A file counts as read when it is open and its last line has been in sight, with every long line shown whole; or when its
  * box was ticked by hand. Lines wrap, so that nothing can be put out of sight to the right.
@@ -7,10 +8,11 @@
 
 import { codeNodes } from "./code.ts";
 import type { Diff, DiffFile, DiffLine } from "./diff.ts";
-import { browser, el, elWith, type PageElement, type SightObserver } from "./dom.ts";
+import { el, elWith, type PageElement } from "./dom.ts";
 import { counted } from "./format.ts";
 import { runsRightToLeft, shownLine } from "./hidden.ts";
 import { tag } from "./page.ts";
+import { Sight } from "./sight.ts";
 import { colouring } from "./syntax.ts";
 import { changedWords, type LineChange } from "./changed_words.ts";
 
@@ -18,14 +20,22 @@ import { changedWords, type LineChange } from "./changed_words.ts";
 const CHUNK_LINES = 200;
 /** Files with more lines begin closed. */
 const OPEN_LINES = 1_500;
-/** All files together may begin open up to this. */
-const OPEN_TOTAL = 20_000;
+/** With more files, or more lines in all of them, only what is near is in the document. */
+const KEPT_FILES = 200;
+const KEPT_LINES = 20_000;
+/** Files that come and go together, and the lines at which such a group ends. */
+const GROUP_FILES = 20;
+const GROUP_LINES = 200;
 /** What is shown of a longer line before one asks for the rest. */
 const LINE_CHARS = 2_000;
+/** Heights, about: of a line, of a hunk's head, of a file's head with what is around it. */
 const LINE_PX = 20;
+const HUNK_PX = 30;
+const HEAD_PX = 66;
 
+/** A part of the change that is read by itself: a file, a definition, the rows of a table. */
 export interface FileView {
-  readonly file: DiffFile;
+  readonly file: Pick<DiffFile, "path" | "added" | "deleted">;
   readonly element: PageElement;
   readonly read: boolean;
   toggle(open?: boolean): void;
@@ -38,148 +48,139 @@ export interface DiffViewOptions {
   onRead(): void;
 }
 
-export function showDiff(diff: Diff, { signal, onRead }: DiffViewOptions): FileView[] {
-  const sight = new Sight(signal);
-  let budget = OPEN_TOTAL;
-  return diff.files.map((file, index) => {
-    const lines = file.hunks.reduce((sum, hunk) => sum + hunk.lines.length, 0);
-    const open = lines <= OPEN_LINES && lines <= budget;
-    if (open) budget -= lines;
-    return new FilePart(file, { id: `file-${index}`, open, sight, onRead });
-  });
+/** Whether all of a diff may be in the document at once. */
+export function isKept({ files }: Diff): boolean {
+  return files.length <= KEPT_FILES && files.reduce((sum, file) => sum + lineCount(file), 0) <= KEPT_LINES;
 }
 
-/** Acts once when an element is near, or in sight. */
-class Sight {
-  readonly #near: SightObserver;
-  readonly #inside: SightObserver;
-  /** What is still to be done, in the order of the page. */
-  readonly #near_actions = new Map<PageElement, () => void>();
-  readonly #inside_actions = new Map<PageElement, () => void>();
-  readonly #idle: PageElement[] = [];
-  readonly #signal: AbortSignal;
-
-  constructor(signal: AbortSignal) {
-    this.#signal = signal;
-    this.#near = observe(this.#near_actions, { rootMargin: "1200px 0px" });
-    this.#inside = observe(this.#inside_actions, {});
-    // What is printed is all there.
-    const printing = () => [...this.#near_actions.keys()].forEach((element) => this.#fill(element));
-    browser.addEventListener("beforeprint", printing);
-    signal.addEventListener("abort", () => {
-      this.#near.disconnect();
-      this.#inside.disconnect();
-      browser.removeEventListener("beforeprint", printing);
-    }, { once: true });
-  }
-
-  /** Acts when the element is near; with `soon` also before, when there is time: what is there can be searched for. */
-  near(element: PageElement, action: () => void, soon: boolean): void {
-    this.#near_actions.set(element, action);
-    this.#near.observe(element);
-    if (!soon) return;
-    this.#idle.push(element);
-    if (this.#idle.length === 1) setTimeout(() => this.#fillNext());
-  }
-
-  inside(element: PageElement, action: () => void): void {
-    this.#inside_actions.set(element, action);
-    this.#inside.observe(element);
-  }
-
-  /** One after the other, so that the page answers in between. */
-  #fillNext(): void {
-    if (this.#signal.aborted) return;
-    const element = this.#idle.shift();
-    if (element !== undefined) this.#fill(element);
-    if (this.#idle.length > 0) setTimeout(() => this.#fillNext());
-  }
-
-  #fill(element: PageElement): void {
-    this.#near.unobserve(element);
-    take(this.#near_actions, element)?.();
-  }
-}
-
-function observe(actions: Map<PageElement, () => void>, options: { rootMargin?: string }): SightObserver {
-  const observer: SightObserver = new browser.IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) {
-      if (!isIntersecting) continue;
-      observer.unobserve(target);
-      take(actions, target)?.();
+/** Each file, and the elements in which they come. */
+export function showDiff(
+  diff: Diff,
+  { signal, onRead }: DiffViewOptions,
+): { views: FileView[]; elements: PageElement[] } {
+  const keep = isKept(diff);
+  const sight = new Sight(signal, keep);
+  const groups: { element: PageElement; parts: FilePart[]; lines: number; height_px: number }[] = [];
+  const views = diff.files.map((file, index) => {
+    const lines = lineCount(file);
+    let group = groups.at(-1);
+    if (group === undefined || group.parts.length === GROUP_FILES || group.lines + lines > GROUP_LINES) {
+      groups.push(group = { element: el("div"), parts: [], lines: 0, height_px: 0 });
     }
-  }, options);
-  return observer;
+    const { element } = group;
+    const open = lines <= OPEN_LINES;
+    const part = new FilePart(file, { id: `file-${index}`, open, sight, onRead, show: () => sight.fill(element) });
+    group.parts.push(part);
+    group.lines += lines;
+    group.height_px += HEAD_PX + (open ? lines * LINE_PX + file.hunks.length * HUNK_PX : 0);
+    return part;
+  });
+  if (keep) return { views, elements: views.map((part) => part.make()) };
+  for (const { element, parts, height_px } of groups) {
+    sight.near(element, height_px, {
+      make: () => parts.map((part) => part.make()),
+      left: () => parts.forEach((part) => part.leave()),
+    });
+  }
+  return { views, elements: groups.map(({ element }) => element) };
 }
 
-function take<K, V>(map: Map<K, V>, key: K): V | undefined {
-  const value = map.get(key);
-  map.delete(key);
-  return value;
+function lineCount(file: DiffFile): number {
+  return file.hunks.reduce((sum, hunk) => sum + hunk.lines.length, 0);
+}
+
+/** The elements of a file that change. */
+interface FileElements {
+  root: PageElement;
+  tick: PageElement;
+  fold: PageElement;
+  body: PageElement;
+}
+
+interface FileOptions {
+  id: string;
+  open: boolean;
+  sight: Sight;
+  onRead(): void;
+  /** Puts it into the document. */
+  show(): void;
 }
 
 class FilePart implements FileView {
   readonly file: DiffFile;
-  readonly element: PageElement;
-  readonly #options: { id: string; open: boolean; sight: Sight; onRead: () => void };
-  readonly #tick: PageElement;
-  readonly #fold: PageElement;
-  readonly #body: PageElement;
-  #filled = false;
+  readonly #options: FileOptions;
+  #elements: FileElements | undefined;
+  /** What is watched of them. */
+  #watched: PageElement[] = [];
+  #open: boolean;
+  #read = false;
   #end_seen = false;
-  #cut_lines = 0;
+  /** Long lines that were shown whole, of so many. */
+  readonly #whole = new Set<DiffLine>();
+  readonly #long: number;
   /** What a person has set stays set. */
   #by_hand = false;
 
-  constructor(
-    file: DiffFile,
-    options: { id: string; open: boolean; sight: Sight; onRead: () => void },
-  ) {
+  constructor(file: DiffFile, options: FileOptions) {
     this.file = file;
     this.#options = options;
-    const { id } = options;
-    this.#tick = elWith("input", {
-      type: "checkbox",
-      on: {
-        change: () => {
-          this.#by_hand = true;
-          this.#changed();
-        },
-      },
-    });
-    this.#body = elWith("div.file-body", { id: `${id}-body` });
-    this.#fold = elWith("button.fold", {
+    this.#open = options.open;
+    this.#long = file.hunks.reduce((sum, { lines }) => sum + lines.filter(isLong).length, 0);
+  }
+
+  get element(): PageElement {
+    this.#options.show();
+    return this.#elements!.root;
+  }
+
+  get read(): boolean {
+    return this.#read;
+  }
+
+  make(): PageElement {
+    const { file } = this;
+    const { id } = this.#options;
+    const tick = elWith("input", { type: "checkbox", on: { change: () => this.markRead(tick.checked) } });
+    const body = elWith("div.file-body", { id: `${id}-body` });
+    const fold = elWith("button.fold", {
       type: "button",
       "aria-controls": `${id}-body`,
       on: { click: () => this.toggle() },
     }, el("span.path", ...shownLine(file.path)));
-    this.element = elWith(
+    const root = elWith(
       "article.file",
       { id, tabindex: -1, "aria-labelledby": `${id}-name` },
       el(
         "header.file-head",
-        elWith("h3", { id: `${id}-name` }, this.#fold),
+        elWith("h3", { id: `${id}-name` }, fold),
         file.status === "modified" ? "" : tag(file.status),
         file.binary && tag("binary"),
         counts(file),
-        el("label.read", this.#tick, "Read"),
+        el("label.read", tick, "Read"),
       ),
-      this.#body,
+      body,
     );
-    this.toggle(options.open);
+    this.#elements = { root, tick, fold, body };
+    this.#mark();
+    this.toggle(this.#open);
+    return root;
   }
 
-  get read(): boolean {
-    return this.#tick.checked;
+  /** Its elements have left the document. */
+  leave(): void {
+    for (const element of this.#watched) this.#options.sight.forget(element);
+    this.#watched = [];
+    this.#elements = undefined;
   }
 
-  toggle(open = this.#body.hidden): void {
-    this.#body.hidden = !open;
-    this.#fold.setAttribute("aria-expanded", String(open));
-    this.element.classList.toggle("closed", !open);
-    if (!open || this.#filled) return;
-    this.#filled = true;
-    this.#fill();
+  toggle(open = !this.#open): void {
+    this.#open = open;
+    if (this.#elements === undefined) return;
+    const { root, fold, body } = this.#elements;
+    body.hidden = !open;
+    fold.setAttribute("aria-expanded", String(open));
+    root.classList.toggle("closed", !open);
+    if (open && body.children.length === 0) this.#fill(body);
   }
 
   markRead(read: boolean): void {
@@ -188,51 +189,58 @@ class FilePart implements FileView {
   }
 
   #set(read: boolean): void {
-    if (this.#tick.checked === read) return;
-    this.#tick.checked = read;
-    this.#changed();
+    if (this.#read === read) return;
+    this.#read = read;
+    this.#mark();
+    this.#options.onRead();
   }
 
-  #changed(): void {
-    this.element.classList.toggle("is-read", this.read);
-    this.#options.onRead();
+  #mark(): void {
+    if (this.#elements === undefined) return;
+    this.#elements.tick.checked = this.#read;
+    this.#elements.root.classList.toggle("is-read", this.#read);
   }
 
   /** By itself a file becomes read only when nothing of it is left to be shown. */
   #settle(): void {
-    if (this.#end_seen && this.#cut_lines === 0 && !this.#by_hand) this.#set(true);
+    if (this.#end_seen && this.#whole.size === this.#long && !this.#by_hand) this.#set(true);
   }
 
-  #fill(): void {
+  #fill(body: PageElement): void {
     const { file } = this;
     const { sight } = this.#options;
     const colour = colouring(file.path);
     if (file.notes.length > 0) {
-      this.#body.append(
+      body.append(
         el("p.file-note", ...file.notes.flatMap((note) => [...shownLine(note), el("br")])),
       );
     }
-    if (file.binary) this.#body.append(el("p.file-note", "Binary: its content is not shown."));
-    else if (file.hunks.length === 0) this.#body.append(el("p.file-note", "No line is changed."));
+    if (file.binary) body.append(el("p.file-note", "Binary: its content is not shown."));
+    else if (file.hunks.length === 0) body.append(el("p.file-note", "No line is changed."));
     for (const hunk of file.hunks) {
-      this.#body.append(
+      body.append(
         el("div.hunk", el("span", hunk.range), el("span.place", ...shownLine(hunk.place.slice(0, 200)))),
       );
       for (let at = 0; at < hunk.lines.length; at += CHUNK_LINES) {
         const lines = hunk.lines.slice(at, at + CHUNK_LINES);
         const chunk = el("div.chunk");
-        chunk.style.setProperty("--rows", `${lines.length * LINE_PX}px`);
-        const cut = lines.filter(({ text }) => text.length > LINE_CHARS).length;
-        this.#cut_lines += cut;
-        sight.near(chunk, () => {
-          chunk.classList.add("filled");
-          chunk.append(this.#table(lines, colour));
-        }, this.#options.open);
-        this.#body.append(chunk);
+        this.#watched.push(chunk);
+        const height_px = lines.length * LINE_PX;
+        chunk.style.setProperty("--rows", `${height_px}px`);
+        sight.near(chunk, height_px, {
+          make: () => {
+            chunk.classList.add("filled");
+            return [this.#table(lines, colour)];
+          },
+          left: () => chunk.classList.remove("filled"),
+        });
+        body.append(chunk);
       }
     }
     const end = el("div.file-end");
-    this.#body.append(end);
+    body.append(end);
+    if (this.#end_seen) return;
+    this.#watched.push(end);
     sight.inside(end, () => {
       this.#end_seen = true;
       this.#settle();
@@ -249,7 +257,7 @@ class FilePart implements FileView {
   #row(line: DiffLine, changed: LineChange["before"], colour: ReturnType<typeof colouring>): PageElement {
     const { kind, text } = line;
     if (kind === "note") return el("tr.note", number(0), number(0), el("td", ...shownLine(text)));
-    const cut = text.length > LINE_CHARS;
+    const cut = isLong(line) && !this.#whole.has(line);
     const visible = cut ? text.slice(0, LINE_CHARS) : text;
     // A carriage return at the end is how some systems end lines: it is shown, as everything else.
     const cell = el("td.line", ...codeNodes(visible, { tokens: colour?.(visible) ?? [], changed }));
@@ -257,22 +265,27 @@ class FilePart implements FileView {
       cell.classList.add("logical");
       cell.setAttribute("title", "Has letters that are written from right to left; shown in the order of the file");
     }
-    if (cut) cell.append(this.#rest(text, cell));
+    if (cut) cell.append(this.#rest(line, cell));
     return elWith("tr", { class: kind }, number(line.before), number(line.after), cell);
   }
 
-  #rest(text: string, cell: PageElement): PageElement {
+  #rest(line: DiffLine, cell: PageElement): PageElement {
+    const { text } = line;
     return elWith("button.more", {
       type: "button",
       on: {
         click: () => {
           cell.replaceChildren(...codeNodes(text, { tokens: [], changed: [] }));
-          this.#cut_lines--;
+          this.#whole.add(line);
           this.#settle();
         },
       },
     }, `Show ${counted(text.length - LINE_CHARS, "more character")}`);
   }
+}
+
+function isLong({ text }: DiffLine): boolean {
+  return text.length > LINE_CHARS;
 }
 
 export function counts({ added, deleted }: { added: number; deleted: number }): PageElement {

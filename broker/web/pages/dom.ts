@@ -30,6 +30,9 @@ export interface PageElement extends PageNode {
   readonly scrollHeight: number;
   readonly clientHeight: number;
   append(...children: (PageNode | string)[]): void;
+  insertBefore(child: PageNode, before: PageNode | null): void;
+  replaceWith(other: PageNode): void;
+  getBoundingClientRect(): { readonly top: number; readonly bottom: number; readonly height: number };
   replaceChildren(...children: (PageNode | string)[]): void;
   remove(): void;
   setAttribute(name: string, value: string): void;
@@ -38,7 +41,6 @@ export interface PageElement extends PageNode {
   querySelector(selector: string): PageElement | null;
   closest(selector: string): PageElement | null;
   matches(selector: string): boolean;
-  contains(other: PageNode | null): boolean;
   scrollIntoView(options: { block: "start" | "center" | "nearest" }): void;
   focus(options?: { preventScroll: boolean }): void;
   showModal(): void;
@@ -58,6 +60,12 @@ export interface Click extends Event {
   readonly ctrlKey: boolean;
   readonly metaKey: boolean;
   readonly shiftKey: boolean;
+}
+
+interface SightEntry {
+  readonly target: PageElement;
+  readonly isIntersecting: boolean;
+  readonly boundingClientRect: { readonly height: number };
 }
 
 export interface SightObserver {
@@ -82,9 +90,10 @@ export interface Browser extends EventTarget {
     pushState(state: null, unused: string, url: string): void;
     replaceState(state: null, unused: string, url: string): void;
   };
+  readonly innerHeight: number;
   scrollTo(options: { top: number }): void;
   readonly IntersectionObserver: new (
-    callback: (entries: { readonly target: PageElement; readonly isIntersecting: boolean }[]) => void,
+    callback: (entries: SightEntry[]) => void,
     options?: { rootMargin?: string },
   ) => SightObserver;
 }
@@ -133,7 +142,6 @@ export function byId(id: string): PageElement {
   return found;
 }
 
-/** Calls `action` every `period_ms` while the page is visible, until `signal` is aborted. */
 export function every(period_ms: number, signal: AbortSignal, action: () => void): void {
   const timer = setInterval(() => {
     if (browser.document.visibilityState === "visible") action();

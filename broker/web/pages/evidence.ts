@@ -4,11 +4,9 @@
 
 import type { TaskView } from "../../api/wire.ts";
 import type { CommandEvidence, TrustBrief } from "../../task/schema.ts";
-import type { Json } from "../../task/values.ts";
-import { changedRows } from "./databases.ts";
 import { el, type PageElement } from "./dom.ts";
 import { counted, duration } from "./format.ts";
-import { shown, shownLine } from "./hidden.ts";
+import { shownLine } from "./hidden.ts";
 import { facts, section, tag } from "./page.ts";
 
 const NOT_KNOWN = "not known";
@@ -39,8 +37,6 @@ export function findings(task: TaskView, brief: TrustBrief | undefined): PageEle
     (task.stage === "done" || task.stage === "awaiting_approval") && missing(brief),
     refusedEgress(task),
     setup(brief),
-    ...changedRows(brief),
-    ...otherEvidence(task),
   );
 }
 
@@ -106,33 +102,5 @@ function setup(brief: TrustBrief | undefined): PageElement | false {
       ),
     ),
     el("p.hint", `Dependency cache: ${participation}${key_prefix === undefined ? "" : `, ${key_prefix}`}`),
-  );
-}
-
-/** Facts on databases that the brief does not show. */
-function otherEvidence({ evidence }: TaskView): (PageElement | false)[] {
-  const names = Object.keys(evidence).filter((name) => /^databases?\b/.test(name));
-  return names.map((name) =>
-    section(
-      "Databases",
-      { id: `evidence-${name.replaceAll(/[^a-z]/g, "-")}`, class: "data" },
-      value(evidence[name]!, 0),
-    )
-  );
-}
-
-/** Deeper values are shown as JSON. */
-const MAX_DEPTH = 5;
-
-/** Any value, as lists of names and values. */
-function value(json: Json, depth: number): PageElement {
-  if (json === null || typeof json !== "object") return el("span", ...shown(String(json)));
-  if (depth >= MAX_DEPTH) return el("code", ...shownLine(JSON.stringify(json).slice(0, 2_000)));
-  if (Array.isArray(json)) return el("ul", ...json.map((entry) => el("li", value(entry, depth + 1))));
-  return el(
-    "dl.tree",
-    ...Object.entries(json).map(([name, entry]) =>
-      el("div", el("dt", ...shownLine(name)), el("dd", value(entry, depth + 1)))
-    ),
   );
 }

@@ -55,7 +55,6 @@ export function moment(iso: string): string {
   return new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 }
 
-/** The first digits of an id or a hash. */
 export function short(hex: string): string {
   return hex.slice(0, 8);
 }

@@ -7,16 +7,25 @@
 
 import type { TaskView } from "../../api/wire.ts";
 import type { SpendFigures, TrustBrief } from "../../task/schema.ts";
-import { ApiError } from "./api.ts";
+import { type Api, ApiError, digest } from "./api.ts";
+import { dataSection, definitionFiles, tableViews } from "./databases.ts";
 import { Decision } from "./decision.ts";
 import { type Diff, parseDiff } from "./diff.ts";
-import { counts, type FileView, showDiff } from "./diff_view.ts";
+import { counts, type FileView, isKept, showDiff } from "./diff_view.ts";
 import { el, elWith, every, type PageElement } from "./dom.ts";
 import { findings, provenance } from "./evidence.ts";
 import { ago, counted, duration, repoName, short } from "./format.ts";
 import { shownLine } from "./hidden.ts";
 import { failure, notice, type PageContext, prose, section, type Shortcut, tag } from "./page.ts";
+import type { TableView } from "./table_view.ts";
+import { Sight } from "./sight.ts";
 import { Spent } from "./spend.ts";
+import { briefTables, seenOf } from "../../task/seen.ts";
+import { isShown } from "../../task/shown.ts";
+
+/** Names that come and go together in the list of a large change, and the height of one. */
+const LIST_PARTS = 50;
+const ITEM_PX = 26;
 
 export interface GateView {
   setSpend(spend: SpendFigures): void;
@@ -32,23 +41,33 @@ export interface GateOptions {
 export async function showGate(context: PageContext, { task, message, reload }: GateOptions): Promise<GateView> {
   const { api, main, signal } = context;
   const [bytes, brief] = await Promise.all([api.diff(task.id, signal), api.brief(task.id, signal)]);
-  const sha256 = await digest(bytes);
+  const genuine = await isShown(task, { diff: bytes, brief }, digest);
   if (signal.aborted) throw signal.reason;
   const diff = parseDiff(new TextDecoder().decode(bytes));
-  const genuine = isShown(task, sha256);
+  // The page answers in between.
+  await new Promise((resolve) => setTimeout(resolve));
+  const { diff_sha256 = "", second_look = [] } = task.gate ?? {};
   const messages = el("div.messages", message ?? "", ...warnings(task, genuine));
   const say = (error: unknown) => {
     const box = failure(error);
     messages.replaceChildren(box);
     box.scrollIntoView({ block: "nearest" });
   };
+  // Every table has to be read, or ticked: that acknowledges its category, where it can be read at all.
+  const of_tables = new Set(
+    briefTables(brief?.databases).filter(({ unread }) => !unread).map(({ category }) => category),
+  );
+  const [own, others] = [true, false].map((is) => second_look.filter((category) => of_tables.has(category) === is));
   const decision = new Decision({
-    categories: task.gate?.second_look ?? [],
+    categories: others!,
     brief,
-    unseen: unseen(diff, brief),
     blocked: !genuine || !task.trace.intact,
     approve: (acknowledge) =>
-      settle(() => api.approve(task.id, { diff_sha256: task.gate?.diff_sha256 ?? "", acknowledge }), "Approved"),
+      settle(() => {
+        const code = files.views.slice(0, diff.files.length).map(({ read }) => read);
+        const seen = seenOf(brief, code, files.tables.map((table) => table.seen));
+        return api.approve(task.id, { diff_sha256, acknowledge: [...own!, ...acknowledge], seen });
+      }, "Approved"),
     deny: (reason) => settle(() => api.end(task.id, "deny", reason), "Denied"),
   });
   const settle = async (act: () => Promise<void>, done: string) => {
@@ -67,7 +86,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
     }
   };
 
-  const files = fileList(diff, { decision, signal });
+  const files = partList({ api, brief, diff, task, decision, signal });
   const spent = new Spent(task, { budget_usd: brief?.budget_usd ?? 0 });
   main.replaceChildren(
     el(
@@ -77,7 +96,8 @@ export async function showGate(context: PageContext, { task, message, reload }: 
         "div.gate-main",
         section("Instruction", {}, prose(task.instruction, "instruction")),
         findings(task, brief),
-        changes(task, diff, files.views),
+        ...[dataSection(brief, files.tables)].filter((part) => part !== false),
+        changes(task, diff, files),
       ),
       elWith(
         "aside.gate-side",
@@ -90,13 +110,21 @@ export async function showGate(context: PageContext, { task, message, reload }: 
     ),
   );
   context.setShortcuts(files.walk.shortcuts(decision));
+  // The code host may be slow to answer: the page is there before.
+  api.bases(task.id, signal).then((notes) => {
+    messages.append(...notes.map((note) => notice("warn", el("strong", "Since then: "), ...shownLine(note))));
+  }).catch((error) => signal.aborted || say(error));
   return { setSpend: (spend) => spent.set(spend) };
 }
 
 function warnings(task: TaskView, genuine: boolean): PageElement[] {
   return [
     ...genuine ? [] : [
-      notice("bad", el("strong", "This is not the diff at the gate."), " It cannot be approved; reload the page."),
+      notice(
+        "bad",
+        el("strong", "This is not the diff or the brief at the gate."),
+        " It cannot be approved; reload the page.",
+      ),
     ],
     ...task.trace.intact ? [] : [
       notice("bad", el("strong", "The record of this task was altered: "), ...shownLine(task.trace.fault)),
@@ -104,27 +132,77 @@ function warnings(task: TaskView, genuine: boolean): PageElement[] {
   ];
 }
 
-/** The files of the change with what was read of them, which the decision shows. */
-function fileList(
-  diff: Diff,
-  { decision, signal }: { decision: Decision; signal: AbortSignal },
-): { views: readonly FileView[]; walk: Walk; element: PageElement } {
+/** Files, definitions and tables of the change, with what was read of them, which the decision shows. */
+function partList(
+  { api, brief, diff, task, decision, signal }: {
+    api: Api;
+    brief: TrustBrief | undefined;
+    diff: Diff;
+    task: TaskView;
+    decision: Decision;
+    signal: AbortSignal;
+  },
+): {
+  views: readonly FileView[];
+  elements: readonly PageElement[];
+  tables: readonly TableView[];
+  walk: Walk;
+  element: PageElement;
+} {
   const progress = elWith("p.progress", { role: "status" });
-  const list = el("ol.file-list");
+  const list = el("div.file-list");
+  const items = new Map<FileView, PageElement>();
   const update = () => {
-    const unread = views.filter(({ read }) => !read).length;
-    decision.setUnread(unread, views.length);
-    progress.textContent = `${views.length - unread} of ${counted(views.length, "file")} read`;
-    for (const [index, { read }] of views.entries()) list.children[index]?.classList.toggle("is-read", read);
+    const read = parts.filter((part) => part.read).length;
+    decision.setUnread([
+      ...unreadText(views.slice(0, diff.files.length), "file"),
+      ...unreadText(views.slice(diff.files.length), "definition"),
+      ...tables.filter((table) => !table.read).map((table) =>
+        `${counted(table.unread, "row")} of ${table.name} not read`
+      ),
+    ]);
+    progress.textContent = `${read.toLocaleString("en")} of ${
+      counted(parts.length, parts.length === diff.files.length ? "file" : "part")
+    } read`;
+    for (const [part, item] of items) item.classList.toggle("is-read", part.read);
   };
-  const views = showDiff(diff, { signal, onRead: () => update() });
-  const walk = new Walk(views);
-  list.append(...views.map((view, index) => {
-    const name = el("span.path", el("bdi", ...shownLine(view.file.path)));
-    return el("li", elWith("button", { type: "button", on: { click: () => walk.to(index) } }, name, counts(view.file)));
-  }));
+  // The first of them is open at once, and says what it has.
+  let tables: TableView[] = [];
+  let parts: FileView[] = [];
+  const all = withDefinitions(diff, brief);
+  const { views, elements } = showDiff(all, { signal, onRead: () => update() });
+  tables = tableViews(brief, { api, task, signal, onRead: () => update() });
+  parts = [...tables, ...views];
+  const walk = new Walk(parts);
+  const item = (part: FileView, index: number) => {
+    const name = el("span.path", el("bdi", ...shownLine(part.file.path)));
+    const button = elWith("button", { type: "button", on: { click: () => walk.to(index) } }, name, counts(part.file));
+    const made = elWith("li", { class: part.read ? "is-read" : "" }, button);
+    items.set(part, made);
+    return made;
+  };
+  const sight = new Sight(signal, false);
+  const size = isKept(all) ? Math.max(1, parts.length) : LIST_PARTS;
+  for (let from = 0; from < parts.length; from += size) {
+    const some = parts.slice(from, from + size);
+    const group = el("ol");
+    list.append(group);
+    const make = () => some.map((part, at) => item(part, from + at));
+    if (size !== LIST_PARTS) group.append(...make());
+    else sight.near(group, some.length * ITEM_PX, { make, left: () => some.forEach((part) => items.delete(part)) });
+  }
   update();
-  return { views, walk, element: section("Files", { id: "file-list" }, progress, list) };
+  const title = tables.length === 0 ? "Files" : "Tables and files";
+  return { views, elements, tables, walk, element: section(title, { id: "file-list" }, progress, list) };
+}
+
+function unreadText(parts: readonly FileView[], what: string): string[] {
+  const unread = parts.filter(({ read }) => !read).length;
+  return unread === 0 ? [] : [`${unread.toLocaleString("en")} of ${counted(parts.length, what)} not read`];
+}
+
+function withDefinitions(diff: Diff, brief: TrustBrief | undefined): Diff {
+  return { ...diff, files: [...diff.files, ...definitionFiles(brief)] };
 }
 
 function gateHead(task: TaskView, messages: PageElement, signal: AbortSignal): PageElement {
@@ -142,14 +220,44 @@ function gateHead(task: TaskView, messages: PageElement, signal: AbortSignal): P
   );
 }
 
-function changes(task: TaskView, diff: Diff, views: readonly FileView[]): PageElement {
+/** The change that was at the gate, once there is an answer; a diff that is gone, or is another one, is said to be so. */
+export async function decidedChanges(
+  { api, signal }: PageContext,
+  task: TaskView,
+  brief: TrustBrief | undefined,
+): Promise<PageElement | undefined> {
+  if (task.gate === undefined) return undefined;
+  try {
+    const bytes = await api.diff(task.id, signal);
+    const genuine = await isShown(task, { diff: bytes, brief }, digest);
+    if (!genuine) return notice("bad", el("strong", "The kept diff or brief is not the one that was at the gate."));
+    const diff = parseDiff(new TextDecoder().decode(bytes));
+    const onRead = () => {};
+    const tables = tableViews(brief, { api, task, signal, onRead });
+    return el(
+      "div.evidence.decided",
+      dataSection(brief, tables),
+      changes(task, diff, showDiff(withDefinitions(diff, brief), { signal, onRead })),
+    );
+  } catch (error) {
+    if (signal.aborted) throw error;
+    return section("Changes", {}, failure(error));
+  }
+}
+
+function changes(
+  task: TaskView,
+  diff: Diff,
+  { views, elements }: { views: readonly FileView[]; elements: readonly PageElement[] },
+): PageElement {
   const digest = el("code", short(task.gate?.diff_sha256 ?? ""));
   return section(
     "Changes",
-    { class: "changes" },
+    { class: task.stage === "awaiting_approval" ? "changes" : "changes decided" },
     el("p.hint", `${counted(views.length, "file")}, `, counts(total(diff)), ", change ", digest),
     ...diff.preamble.length === 0 ? [] : [el("pre.file-note", ...shownLine(diff.preamble.join("\n")))],
-    ...views.map(({ element }) => element),
+    ...elements,
+    diff.truncated && notice("warn", "The diff ends here: the rest of the change is not shown."),
   );
 }
 
@@ -172,35 +280,18 @@ class Walk {
   shortcuts(decision: Decision): Shortcut[] {
     const current = (): FileView | undefined => this.#views[this.#at];
     return [
-      { key: "j", does: "next file", run: () => this.to(this.#at + 1) },
-      { key: "k", does: "previous file", run: () => this.to(this.#at - 1) },
-      { key: "o", does: "open or close the file", run: () => current()?.toggle() },
+      { key: "j", does: "next table or file", run: () => this.to(this.#at + 1) },
+      { key: "k", does: "previous table or file", run: () => this.to(this.#at - 1) },
+      { key: "o", does: "open or close it", run: () => current()?.toggle() },
       {
         key: "m",
-        does: "mark the file as read, or as not read",
+        does: "mark it as read, or as not read",
         run: () => current()?.markRead(!(current()?.read ?? true)),
       },
       { key: "a", does: "go to Approve, or to what is missing", run: () => decision.focus() },
       { key: "d", does: "go to Deny", run: () => decision.focusDeny() },
     ];
   }
-}
-
-/** Whether the bytes that were shown are those which the record, whose rows are chained, has for the change at the gate. */
-function isShown({ gate, evidence }: TaskView, sha256: string): boolean {
-  const change = evidence.change;
-  if (change === null || typeof change !== "object" || Array.isArray(change)) return false;
-  return change.shown_sha256 === sha256 && change.diff_sha256 === gate?.diff_sha256;
-}
-
-/** What a person has to know and does not see. */
-function unseen(diff: Diff, brief: TrustBrief | undefined): string[] {
-  const more = (brief?.diff?.files_changed ?? 0) - diff.files.length;
-  return [
-    ...diff.truncated ? ["The diff is longer than what a page shows; its end is cut off."] : [],
-    ...more > 0 ? [`${counted(more, "changed file")} of the change are not in this diff.`] : [],
-    ...diff.files.some(({ binary }) => binary) ? ["The content of binary files."] : [],
-  ];
 }
 
 function total({ files }: Diff): { added: number; deleted: number } {
@@ -228,15 +319,14 @@ function waiting(task: TaskView, signal: AbortSignal): PageElement {
 
 /** Why an answer came too late, in the words of the page. */
 function refusal(error: ApiError): PageElement {
-  const stale = error.problem.code === "stale_diff";
-  return notice(
-    "bad",
-    el("strong", stale ? "The diff has changed since it was shown. " : "This is decided already. "),
-    ...stale ? ["Nothing was approved. This is the diff as it is now; read it again."] : shownLine(error.message),
-  );
-}
-
-async function digest(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
-  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  return [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const { code, hint = "" } = error.problem;
+  const [title, ...text] = code === "stale_diff"
+    ? [
+      "The diff has changed since it was shown. ",
+      "Nothing was approved. This is the diff as it is now; read it again.",
+    ]
+    : code === "altered"
+    ? ["What is kept of this task was altered. Nothing was approved. ", ...shownLine(`${error.message}. ${hint}`)]
+    : ["This is decided already. ", ...shownLine(error.message)];
+  return notice("bad", el("strong", title!), ...text);
 }

@@ -5,6 +5,8 @@
 import type { TaskEventView, TaskView } from "../../api/wire.ts";
 import type { TrustBrief } from "../../task/schema.ts";
 import type { Stage } from "../../task/stages.ts";
+import { commitAddress } from "../../../lib/text/commit_address.ts";
+import { decisionFacts } from "../../task/decided.ts";
 import { el, elWith, every, type PageElement } from "./dom.ts";
 import { findings, provenance } from "./evidence.ts";
 import { dollars, duration, moment, repoName } from "./format.ts";
@@ -23,9 +25,9 @@ const KILLABLE: ReadonlySet<Stage> = new Set(["admission", "staging", "setting_u
 /** Shows a task that does not wait for approval. */
 export function showLive(
   context: PageContext,
-  options: { task: TaskView; brief: TrustBrief | undefined; message?: PageElement },
+  options: { task: TaskView; brief: TrustBrief | undefined; changes?: PageElement | undefined; message?: PageElement },
 ): LiveView {
-  const { task, brief, message } = options;
+  const { task, brief, changes, message } = options;
   const { main, signal } = context;
   const timeline = new Timeline(signal);
   const output = new Output();
@@ -41,6 +43,7 @@ export function showLive(
         el("p.eyebrow", ...shownLine(repoName(task.repo))),
         title,
         task.reason !== undefined && el("p.waiting", ...shown(task.reason)),
+        decision(task),
         pushedTo(task),
       ),
       el(
@@ -48,6 +51,7 @@ export function showLive(
         section("Instruction", {}, prose(task.instruction, "instruction")),
         section("Output", {}, output.element),
         findings(task, brief),
+        changes ?? "",
       ),
       elWith(
         "aside.gate-side",
@@ -80,14 +84,28 @@ function headline({ stage, outcome }: TaskView): PageElement {
   return elWith("span", { class: kind }, label);
 }
 
-function pushedTo({ pushed }: TaskView): PageElement | false {
+/** Who answered at the gate, and when. */
+function decision(task: TaskView): PageElement | false {
+  const entries = decisionFacts(task);
+  // The times alone have no words.
+  return entries.length > 0 &&
+    facts(entries.map(([name, text]) => [name, /^\d{4}-[\d:.T-]+Z$/.test(text) ? moment(text) : text]));
+}
+
+function pushedTo({ pushed, repo }: TaskView): PageElement | false {
   if (pushed === undefined) return false;
   const { branch, commit, pull_request } = pushed;
   // Whatever the code host has answered: only a plain web address becomes a link.
-  const link = pull_request !== undefined && /^https:\/\/[^\s"'<>]+$/.test(pull_request)
-    ? elWith("a", { href: pull_request, target: "_blank", rel: "noopener noreferrer" }, pull_request)
-    : undefined;
-  return facts([["Branch", branch], ["Commit", commit.slice(0, 12)], ["Pull request", link ?? pull_request]]);
+  const link = (href: string, text: string) =>
+    /^https:\/\/[^\s"'<>]+$/.test(href)
+      ? elWith("a", { href, target: "_blank", rel: "noopener noreferrer" }, text)
+      : undefined;
+  const short = commit.slice(0, 12);
+  return facts([
+    ["Branch", branch],
+    ["Commit", link(commitAddress(repo, commit) ?? "", short) ?? short],
+    ["Pull request", pull_request && (link(pull_request, pull_request) ?? pull_request)],
+  ]);
 }
 
 /** An agent's own figure: only where the broker has none, and marked as such. */
@@ -117,13 +135,15 @@ function buttons(context: PageContext, task: TaskView): PageElement | false {
     }, label);
     return button;
   };
-  const end = KILLABLE.has(task.stage) &&
-    press("End this task", "deny", () => api.end(task.id, "kill", "ended in the web pages"));
+  const waits = task.stage === "push_failed" || task.stage === "data_waits";
+  const push = waits && press("Push again", "approve", () => api.push(task.id));
+  const end = (waits || KILLABLE.has(task.stage)) &&
+    press(waits ? "Give it up" : "End this task", "deny", () => api.end(task.id, "kill", "ended in the web pages"));
   const again = task.stage === "done" && press("Run it again", "plain", async () => {
     const { id } = await api.retry(task.id);
     context.go(`/ui/tasks/${id}`);
   });
-  return (end || again) && el("div.actions", messages, end, again);
+  return (end || again) && el("div.actions", messages, push, end, again);
 }
 
 /** Stages as they were entered, each with how long it took. */
@@ -146,9 +166,7 @@ class Timeline {
 
   end(ts: string, label: string): void {
     this.#close(Date.parse(ts));
-    this.element.append(
-      elWith("li.ended", { title: moment(ts) }, el("span", label), tag(moment(ts), "time")),
-    );
+    this.element.append(elWith("li.ended", { title: moment(ts) }, el("span", label), tag(moment(ts), "time")));
   }
 
   #close(now_ms: number): void {

@@ -20,7 +20,7 @@ export interface PageContext {
   signal: AbortSignal;
   setTitle(title: string): void;
   setShortcuts(shortcuts: readonly Shortcut[]): void;
-  /** Tells those who listen instead of looking. */
+  /** Announces to screen readers. */
   announce(text: string): void;
   /** Shows whether the broker answers. */
   setLink(up: boolean): void;

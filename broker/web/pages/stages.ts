@@ -12,6 +12,8 @@ export const STAGE_LABELS: Readonly<Record<Stage, string>> = {
   collecting: "Collecting the change",
   awaiting_approval: "Waiting for approval",
   pushing: "Pushing",
+  push_failed: "Push failed, waits",
+  data_waits: "Pushed, data waits",
   awaiting_ci: "Watching checks",
   done: "Done",
 };

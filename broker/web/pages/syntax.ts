@@ -41,11 +41,7 @@ const SQL_WORDS =
 const C = family(String.raw`//.*|/\*.*?(?:\*/|$)`, `${STRINGS}|${"`(?:\\\\.|[^`\\\\])*`?"}`, C_WORDS);
 const HASH = family(String.raw`(?<=^|\s)#.*`, STRINGS, HASH_WORDS);
 const SETTINGS = family(String.raw`(?<=^|\s)#.*`, STRINGS, "true false null yes no");
-const SQL = family(
-  String.raw`--.*|/\*.*?(?:\*/|$)`,
-  STRINGS,
-  `${SQL_WORDS} ${SQL_WORDS.toUpperCase()}`,
-);
+const SQL = family(String.raw`--.*|/\*.*?(?:\*/|$)`, STRINGS, `${SQL_WORDS} ${SQL_WORDS.toUpperCase()}`);
 const MARKUP = family(String.raw`<!--.*?(?:-->|$)`, String.raw`(?<==)"[^"]*"?|(?<==)'[^']*'?`, "");
 const STYLES = family(
   String.raw`/\*.*?(?:\*/|$)`,

@@ -7,7 +7,7 @@ import type { TaskEventView, TaskView } from "../../api/wire.ts";
 import type { Stage } from "../../task/stages.ts";
 import { el, elWith, type PageElement } from "./dom.ts";
 import { repoName } from "./format.ts";
-import { type GateView, showGate } from "./gate.ts";
+import { decidedChanges, type GateView, showGate } from "./gate.ts";
 import { type LiveView, showLive } from "./live.ts";
 import { failure, notice, type PageContext } from "./page.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
@@ -17,7 +17,7 @@ export async function showTask(context: PageContext, id: string): Promise<void> 
 }
 
 /** Stages in which a task offers something else than before. */
-const ANOTHER_PAGE: ReadonlySet<Stage> = new Set(["awaiting_approval", "pushing"]);
+const ANOTHER_PAGE: ReadonlySet<Stage> = new Set(["awaiting_approval", "pushing", "push_failed", "data_waits"]);
 
 /** One showing after the other, each of which ends the one before. */
 class Turn {
@@ -64,7 +64,8 @@ class Turn {
 
   async #live(context: PageContext, task: TaskView, message?: PageElement): Promise<void> {
     const brief = await context.api.brief(task.id, context.signal);
-    const view: LiveView = showLive(context, { task, brief, ...message === undefined ? {} : { message } });
+    const changes = await decidedChanges(context, task, brief);
+    const view: LiveView = showLive(context, { task, brief, changes, ...message === undefined ? {} : { message } });
     await this.#follow(context, task, (event) => view.take(event), 0);
   }
 

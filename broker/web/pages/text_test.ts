@@ -3,7 +3,7 @@ import fc from "../../../tests/packages/fast_check.ts";
 import { pieces } from "./code.ts";
 import { EventReader } from "./events.ts";
 import { ago, cost, dollars, duration, opening, repoName } from "./format.ts";
-import { oddities } from "./hidden.ts";
+import { oddities } from "../../../lib/text/characters.ts";
 import { DAYS, perDay } from "./sparkline.ts";
 import { laterSpend } from "./spend.ts";
 import { colouring } from "./syntax.ts";
@@ -34,7 +34,7 @@ Deno.test("the pieces of a line are the line, however it is marked", () => {
   }));
 });
 
-Deno.test("colouring() tells comments, strings, numbers and keywords by the name of the file", () => {
+Deno.test("colouring() finds comments, strings, numbers and keywords by the name of the file", () => {
   const kinds = (path: string, line: string) =>
     colouring(path)!(line).map(({ start, end, kind }) => [line.slice(start, end), kind]);
   assertEquals(kinds("x.ts", 'return "a//b" + 0x1f; // done'), [

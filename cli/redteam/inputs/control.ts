@@ -1,21 +1,18 @@
-/**
- * What is thrown at the broker's listeners; `taskd redteam` and the listeners' own tests share it.
- */
+/** What is thrown at the broker's listeners; `taskd redteam` and the listeners' own tests share it. */
+
+import { words } from "./_words.ts";
 
 /** Names of hosts that a rebound or a careless page would send. */
 export function strangeHosts(port: number): readonly string[] {
+  const names = words(
+    "evil.example localhost.evil.example 127.0.0.1.evil.example 127.0.0.2 0.0.0.0 localhost. user@127.0.0.1",
+  );
   return [
+    ...names.map((name) => `${name}:${port}`),
     "evil.example",
-    `evil.example:${port}`,
-    `localhost.evil.example:${port}`,
-    `127.0.0.1.evil.example:${port}`,
     `127.0.0.1:${port + 1}`,
     "127.0.0.1",
-    `127.0.0.2:${port}`,
-    `0.0.0.0:${port}`,
-    `localhost.:${port}`,
     `127.0.0.1:${port}, evil.example`,
-    `user@127.0.0.1:${port}`,
     "",
   ];
 }
@@ -53,22 +50,9 @@ export function wrongBearers(token: string): readonly (string | undefined)[] {
 }
 
 /** Hosts that are no peers of this machine, as a socket names them. */
-export const REMOTE_PEERS: readonly string[] = [
-  "192.168.66.2",
-  "10.0.0.1",
-  "::ffff:10.0.0.1",
-  "fe80::1",
-  "128.0.0.1",
-  "0.0.0.0",
-  "::",
-  "localhost",
-];
+export const REMOTE_PEERS: readonly string[] = words(
+  "192.168.66.2 10.0.0.1 ::ffff:10.0.0.1 fe80::1 128.0.0.1 0.0.0.0 :: localhost",
+);
 
 /** Headers by which a proxy names its client. */
-export const FORWARDING_FIELDS: readonly string[] = [
-  "forwarded",
-  "x-forwarded-for",
-  "via",
-  "x-real-ip",
-  "x-forwarded-host",
-];
+export const FORWARDING_FIELDS: readonly string[] = words("forwarded x-forwarded-for via x-real-ip x-forwarded-host");

@@ -1,6 +1,4 @@
-/**
- * What an agent prints and writes to deceive the person who decides: on a terminal, and in a browser.
- */
+/** What an agent prints and writes to deceive the person who decides: on a terminal, and in a browser. */
 
 /** Markup that would do something in a page. */
 export const HOSTILE_MARKUP =

@@ -1,58 +1,29 @@
-/**
- * What is thrown at the egress proxy; `taskd redteam` and the proxy's own tests share it.
- */
+/** What is thrown at the egress proxy; `taskd redteam` and the proxy's own tests share it. */
+
+import { words } from "./_words.ts";
 
 /** Names that are not `example.com` and not below `wild.example`, though they look like it. */
 export const LOOKALIKE_NAMES: readonly string[] = [
-  "evil.com",
-  "evilexample.com",
-  "www.example.com",
-  "example.com.evil.com",
-  "wild.example",
-  "evilwild.example",
+  ...words("evil.com evilexample.com www.example.com example.com.evil.com wild.example evilwild.example"),
   `${"a".repeat(63)}.${"b".repeat(63)}.${"c".repeat(63)}.evil.com`,
 ];
 
-/** Ports of a host that is listed with 443. */
 export const OTHER_PORTS: readonly number[] = [22, 25, 80, 442, 8443];
 
 /** Addresses in every notation, with a port. */
-export const ADDRESS_LITERALS: readonly string[] = [
-  "127.0.0.1:443",
-  "2130706433:443",
-  "0177.0.0.1:443",
-  "017700000001:443",
-  "0x7f.1:443",
-  "0x7f000001:443",
-  "127.1:443",
-  "169.254.169.254:443",
-  "192.168.66.1:8088",
-  "[::1]:443",
-  "[::ffff:127.0.0.1]:443",
-  "[64:ff9b::7f00:1]:443",
-  "[fe80::1%25eth0]:443",
-  "::1:443",
-];
+export const ADDRESS_LITERALS: readonly string[] = words(`
+  127.0.0.1:443 2130706433:443 0177.0.0.1:443 017700000001:443 0x7f.1:443 0x7f000001:443 127.1:443 169.254.169.254:443
+  192.168.66.1:8088 [::1]:443 [::ffff:127.0.0.1]:443 [64:ff9b::7f00:1]:443 [fe80::1%25eth0]:443 ::1:443
+`);
 
 /** Targets that two parsers could read in two ways, near `example.com` and `*.wild.example`. */
 export const BROKEN_TARGETS: readonly string[] = [
-  "user@example.com:443",
-  "user:pass@example.com:443",
-  "evil.com@example.com:443",
-  "example.com:443@evil.com:443",
-  "example.com%00.evil.com:443",
-  "ex%61mple.com:443",
-  "example.com%2eevil.com:443",
-  "*.wild.example:443",
-  "example..com:443",
-  ".example.com:443",
-  "example.com..:443",
-  "example.com",
-  "example.com:",
-  "example.com:0443",
-  "example.com:70000",
-  "http://example.com:443",
-  "/example.com:443",
+  ...words(`
+    user@example.com:443 user:pass@example.com:443 evil.com@example.com:443 example.com:443@evil.com:443
+    example.com%00.evil.com:443 ex%61mple.com:443 example.com%2eevil.com:443 *.wild.example:443 example..com:443
+    .example.com:443 example.com..:443 example.com example.com: example.com:0443 example.com:70000
+    http://example.com:443 /example.com:443
+  `),
   `${"a".repeat(64)}.wild.example:443`,
   `${"a.".repeat(130)}wild.example:443`,
 ];
@@ -85,12 +56,9 @@ export const INWARD_NAMES: Readonly<Record<string, string[]>> = {
 };
 
 /** Server names that a client may claim towards `allowed.example`. */
-export const OTHER_SERVER_NAMES: readonly string[] = [
-  "other.example",
-  "evil.com",
-  "www.allowed.example",
-  "allowed.example.evil.com",
-];
+export const OTHER_SERVER_NAMES: readonly string[] = words(
+  "other.example evil.com www.allowed.example allowed.example.evil.com",
+);
 
 /** First bytes on port 443 that are no ClientHello. */
 export const NO_HELLOS: readonly string[] = [
@@ -138,7 +106,7 @@ export function wrongCredentials(task: Credentials, other: Credentials): readonl
     basic(`${task.username}:`),
     basic(`${task.username}:${other.password}`),
     basic(`${other.username}:${task.password}`),
-    basic(`nobody:${task.password}`),
+    basic(`stranger:${task.password}`),
     basic(`:${task.password}`),
     basic(task.password),
     basic(`${task.username}:${task.password} `),

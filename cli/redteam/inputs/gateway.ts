@@ -1,10 +1,8 @@
-/**
- * What is thrown at the model gateway; `taskd redteam` and the gateway's own tests share it.
- */
+/** What is thrown at the model gateway; `taskd redteam` and the gateway's own tests share it. */
 
 import type { Lane } from "../../../broker/agents.ts";
+import { words } from "./_words.ts";
 
-/** A good body for each API. */
 export const BODIES = {
   messages: { model: "claude-sonnet-4-5", max_tokens: 100, messages: [{ role: "user", content: "hi" }] },
   chat: { model: "gpt-5.1", messages: [{ role: "user", content: "hi" }] },
@@ -16,20 +14,17 @@ export const BODIES = {
 export interface VendorToolAttack {
   lane: Lane;
   path?: string;
-  /** Added to a good body. */
   add: Record<string, unknown>;
   field: string;
   allow?: string;
 }
 
-/** A path of each lane that takes a body. */
 export const LANE_PATHS: Record<Lane, string> = {
   vendor_a: "/v1/messages",
   vendor_b: "/v1/responses",
   vendor_c: "/v1beta/models/gemini-2.5-flash:generateContent",
   compat: "/v1/chat/completions",
 };
-/** A body that passes, for each lane. */
 export const GOOD_BODIES: Record<Lane, Record<string, unknown>> = {
   vendor_a: BODIES.messages,
   vendor_b: BODIES.responses,
@@ -47,7 +42,6 @@ const openAiTool = (tool: Record<string, unknown>, allow: string) =>
   attack("vendor_b", { tools: [{ type: "function", name: "own", parameters: {} }, tool] }, "tools[1].type", allow);
 const geminiTool = (name: string, allow = name) =>
   attack("vendor_c", { tools: [{ functionDeclarations: [] }, { [name]: {} }] }, `tools[1].${name}`, allow);
-/** A conversation whose last turn has this content. */
 export const turn = (content: unknown): { role: string; content: unknown }[] => [
   { role: "user", content: "first" },
   { role: "assistant", content: "second" },
@@ -96,18 +90,16 @@ export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
   attack("vendor_a", { inference_geo: "us" }, "inference_geo"),
   attack("vendor_a", { fallbacks: [{ model: "claude-opus-4-1" }] }, "fallbacks", "fallbacks"),
 
-  openAiTool({ type: "web_search" }, "web_search"),
+  ...words("web_search image_generation shell programmatic_tool_calling $web_search").map((type) =>
+    openAiTool({ type }, type)
+  ),
   openAiTool({ type: "web_search_preview_2025_03_11" }, "web_search_preview"),
   openAiTool({ type: "web_search_2025_08_26" }, "web_search"),
   openAiTool({ type: "file_search", vector_store_ids: ["v"] }, "file_search"),
   openAiTool({ type: "code_interpreter", container: { type: "auto" } }, "code_interpreter"),
-  openAiTool({ type: "image_generation" }, "image_generation"),
   openAiTool({ type: "mcp", server_url: "data:x", server_label: "l" }, "mcp"),
   openAiTool({ type: "mcp", connector_id: "connector_dropbox", server_label: "l" }, "mcp"),
   openAiTool({ type: "shell", environment: { type: "container_auto" } }, "shell"),
-  openAiTool({ type: "shell" }, "shell"),
-  openAiTool({ type: "programmatic_tool_calling" }, "programmatic_tool_calling"),
-  openAiTool({ type: "$web_search" }, "$web_search"),
   attack(
     "vendor_b",
     { tools: [{ type: "namespace", name: "n", tools: [{ type: "mcp" }] }] },
@@ -152,17 +144,12 @@ export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
   attack("compat", { tools: [{ type: "function", Type: "web_search" }] }, "tools[0].Type"),
   chatPart({ type: "image_url", IMAGE_URL: { url: URL_TEXT } }),
 
-  geminiTool("googleSearch"),
+  ...words(
+    "googleSearch googleSearchRetrieval urlContext codeExecution googleMaps enterpriseWebSearch retrieval fileSearch mcpServers",
+  )
+    .map((name) => geminiTool(name)),
   geminiTool("google_search", "googleSearch"),
-  geminiTool("googleSearchRetrieval"),
-  geminiTool("urlContext"),
   geminiTool("url_context", "urlContext"),
-  geminiTool("codeExecution"),
-  geminiTool("googleMaps"),
-  geminiTool("enterpriseWebSearch"),
-  geminiTool("retrieval"),
-  geminiTool("fileSearch"),
-  geminiTool("mcpServers"),
   geminiTool("computer_future", "computerFuture"),
   attack("vendor_c", { cachedContent: "cachedContents/1" }, "cachedContent", "cachedContent"),
   attack("vendor_c", { cached_content: "cachedContents/1" }, "cached_content"),
@@ -190,60 +177,32 @@ export const VENDOR_TOOL_ATTACKS: readonly VendorToolAttack[] = [
 
 const GEMINI = "/v1beta/models/gemini-2.5-flash";
 
+const REFUSED_PATHS: Readonly<Record<string, string>> = {
+  "vendor_a POST": `
+    /v1/messages/batches /v1/files /v1/complete /v1/messages/ //v1/messages /v1//messages /v1/messages/../files
+    /v1/./messages /v1/files/../messages /v1%2fmessages /v1/%6dessages /v1/messages%00 /v1/messages;x /v1\\messages
+    /V1/Messages http://evil.example/v1/messages /v1/messages?key=abc /v1/messages?beta=true&beta=false
+    /v1/messages?beta=true&x=1 /v1/messages?b%65ta=true /v1/messages?beta=a%26key=1 /v1/messages?beta=true?key=1
+    /v1/chat/completions
+  `,
+  "vendor_a GET": "/v1/messages /v1/models/..%2f..%2ffiles /v1/organizations/usage_report/messages",
+  "vendor_a PUT": "/v1/messages",
+  "vendor_a HEAD": "/",
+  "vendor_a OPTIONS": "/v1/messages",
+  "vendor_b POST": "/v1/messages /v1/fine_tuning/jobs /v1/batches /v1/embeddings /v1/responses/resp_1/cancel",
+  "vendor_b GET": "/v1/files /v1/responses/resp_1 /v1/responses/../files",
+  "vendor_c POST": `
+    ${GEMINI}:batchGenerateContent ${GEMINI}:embedContent /upload/v1beta/files /v1beta/cachedContents
+    ${GEMINI}:generateContent?key=abc ${GEMINI}:streamGenerateContent?alt=sse&key=abc
+    /v1beta/models/../files:generateContent /v1beta/models/a..b:generateContent /v1beta/models/a/b:generateContent
+    /v1beta/models/a%2fb:generateContent /v1beta/models/:generateContent /v1beta/tunedModels/x:generateContent
+  `,
+  "compat POST": "/v1/completions /chat/completions",
+};
+
 /** Lane, method and path of what is on no list. */
-export const REFUSED_ROUTES: readonly (readonly [Lane, string, string])[] = [
-  ["vendor_a", "POST", "/v1/messages/batches"],
-  ["vendor_a", "POST", "/v1/files"],
-  ["vendor_a", "POST", "/v1/complete"],
-  ["vendor_a", "GET", "/v1/messages"],
-  ["vendor_a", "PUT", "/v1/messages"],
-  ["vendor_a", "HEAD", "/"],
-  ["vendor_a", "OPTIONS", "/v1/messages"],
-  ["vendor_a", "POST", "/v1/messages/"],
-  ["vendor_a", "POST", "//v1/messages"],
-  ["vendor_a", "POST", "/v1//messages"],
-  ["vendor_a", "POST", "/v1/messages/../files"],
-  ["vendor_a", "POST", "/v1/./messages"],
-  ["vendor_a", "POST", "/v1/files/../messages"],
-  ["vendor_a", "POST", "/v1%2fmessages"],
-  ["vendor_a", "POST", "/v1/%6dessages"],
-  ["vendor_a", "POST", "/v1/messages%00"],
-  ["vendor_a", "POST", "/v1/messages;x"],
-  ["vendor_a", "POST", "/v1\\messages"],
-  ["vendor_a", "POST", "/V1/Messages"],
-  ["vendor_a", "POST", "http://evil.example/v1/messages"],
-  ["vendor_a", "POST", "/v1/messages?key=abc"],
-  ["vendor_a", "POST", "/v1/messages?beta=true&beta=false"],
-  ["vendor_a", "POST", "/v1/messages?beta=true&x=1"],
-  ["vendor_a", "POST", "/v1/messages?b%65ta=true"],
-  ["vendor_a", "POST", "/v1/messages?beta=a%26key=1"],
-  ["vendor_a", "POST", "/v1/messages?beta=true?key=1"],
-  ["vendor_a", "POST", "/v1/chat/completions"],
-  ["vendor_a", "GET", "/v1/models/..%2f..%2ffiles"],
-  ["vendor_a", "GET", "/v1/organizations/usage_report/messages"],
-  ["vendor_b", "POST", "/v1/messages"],
-  ["vendor_b", "POST", "/v1/fine_tuning/jobs"],
-  ["vendor_b", "POST", "/v1/batches"],
-  ["vendor_b", "POST", "/v1/embeddings"],
-  ["vendor_b", "GET", "/v1/files"],
-  ["vendor_b", "GET", "/v1/responses/resp_1"],
-  ["vendor_b", "POST", "/v1/responses/resp_1/cancel"],
-  ["vendor_b", "GET", "/v1/responses/../files"],
-  ["vendor_c", "POST", `${GEMINI}:batchGenerateContent`],
-  ["vendor_c", "POST", `${GEMINI}:embedContent`],
-  ["vendor_c", "POST", "/upload/v1beta/files"],
-  ["vendor_c", "POST", "/v1beta/cachedContents"],
-  ["vendor_c", "POST", `${GEMINI}:generateContent?key=abc`],
-  ["vendor_c", "POST", `${GEMINI}:streamGenerateContent?alt=sse&key=abc`],
-  ["vendor_c", "POST", "/v1beta/models/../files:generateContent"],
-  ["vendor_c", "POST", "/v1beta/models/a..b:generateContent"],
-  ["vendor_c", "POST", "/v1beta/models/a/b:generateContent"],
-  ["vendor_c", "POST", "/v1beta/models/a%2fb:generateContent"],
-  ["vendor_c", "POST", "/v1beta/models/:generateContent"],
-  ["vendor_c", "POST", "/v1beta/tunedModels/x:generateContent"],
-  ["compat", "POST", "/v1/completions"],
-  ["compat", "POST", "/chat/completions"],
-];
+export const REFUSED_ROUTES: readonly (readonly [Lane, string, string])[] = Object.entries(REFUSED_PATHS)
+  .flatMap(([on, paths]) => words(paths).map((path) => [...on.split(" "), path] as [Lane, string, string]));
 
 /** Header fields in the place of the one token that a task has. */
 export function wrongTokens(

@@ -7,15 +7,11 @@
 
 import type { LocalModule } from "../../plan/command_module.ts";
 import type { Load } from "../run.ts";
+import { exportsOf, moduleOf } from "./_rows.ts";
 
-const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {
-  version: () => import("../../commands/version.ts"),
-  help: () => import("../../commands/help.ts"),
-  completion: () => import("../../commands/completion.ts"),
-};
+const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = exportsOf(
+  () => import("../../commands/program.ts"),
+  ["version", "help", "completion"],
+);
 
-export const loadInline: Load = async ({ name }) => {
-  const load = MODULES[name];
-  if (load === undefined) throw new Error(`Command ${name} does not run inline`);
-  return { backend: "none", module: await load() };
-};
+export const loadInline: Load = async ({ name }) => ({ backend: "none", module: await moduleOf(MODULES, name) });

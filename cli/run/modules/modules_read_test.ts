@@ -27,10 +27,8 @@ const url = (path: string) => import.meta.resolve(`../../../${path}`);
 Deno.test("a call's first thread loads only modules of inline commands, and neither engine", async () => {
   const read = await modulesReadFor(url("cli/main.ts"));
   const commands = [...read].filter((specifier) => specifier.startsWith(url("cli/commands/")));
-  assertEquals(
-    commands.sort(),
-    ["completion", "completion_script", "help", "help_text", "version"].map((name) => url(`cli/commands/${name}.ts`)),
-  );
+  const inline = ["completion_script.ts", "help_text.ts", "program.ts"];
+  assertEquals(commands.sort(), inline.map((name) => url(`cli/commands/${name}`)));
   assert(read.has(url("cli/table/commands.ts")));
   for (const path of ["lib/store/store.ts", "lib/client/client.ts", "broker/serve.ts", "broker/client/client.ts"]) {
     assert(!read.has(url(path)), path);
@@ -46,5 +44,15 @@ Deno.test("a command's Worker reads no engine that the command does not use", as
     const read = await modulesReadFor(url(`cli/run/workers/${worker}.ts`));
     assert(read.has(url(`cli/run/modules/${worker}.ts`)));
     for (const path of paths) assert(!read.has(url(path)), `${worker}: ${path}`);
+  }
+});
+
+Deno.test("text beside modules is read only by commands that may import at run time", async () => {
+  // From a registry, text is not read ahead as modules are: a command reads it with its own permissions.
+  for (const entry of ["cli/main.ts", ...["broker", "local", "store"].map((name) => `cli/run/workers/${name}.ts`)]) {
+    const texts = [...await modulesReadFor(url(entry))].filter((specifier) =>
+      !/\.(?:[cm]?[jt]s|json)$|^(?:npm|node|jsr|data):/.test(specifier)
+    );
+    assertEquals(texts.filter((text) => !text.startsWith(url("broker/")) && !text.startsWith(url("cli/redteam/"))), []);
   }
 });

@@ -1,6 +1,4 @@
-/**
- * The Worker of commands that ask the task broker.
- */
+/** The Worker of commands that ask the task broker. */
 
 import { loadForBroker } from "../modules/broker.ts";
 import { hostCommand } from "../worker_host.ts";

@@ -5,24 +5,22 @@
 
 import { hasCode, TaskdError } from "../../errors.ts";
 import { discard, fileError } from "../../fs.ts";
-import { requirePlainFile } from "../../sqlite/checkout_file.ts";
-import { isEntry, sealEntry } from "../chain_cache.ts";
+import { leaveWalMode, readHeader, requirePlainFile } from "../../sqlite/checkout_file.ts";
+import { contentIn, sealEntry } from "../chain_cache.ts";
 import type { CheckoutView } from "../checkouts.ts";
 import { type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { isLeased, refuseClaimed, withLease } from "../lease.ts";
 import { materialize } from "../materialize.ts";
 import { type Address, formatAddress } from "../names.ts";
-import type { CheckoutResult, LongOptions } from "../results.ts";
+import type { CheckoutOptions, CheckoutResult, LongOptions } from "../results.ts";
 
 /** Makes, refreshes or finds a checkout; with `force`, edits that are not in the store are dropped. */
 export async function checkout(
   context: StoreContext,
   address: Address,
-  options: { force?: boolean } & LongOptions = {},
+  options: CheckoutOptions = {},
 ): Promise<CheckoutResult> {
-  if (address.checkpoint !== undefined) {
-    return await readOnly(context, await pointAt(context, address), options);
-  }
+  if (address.checkpoint !== undefined) return await readOnly(context, await pointAt(context, address), options);
   return await keptCheckout(context, address, options) ??
     await withLease(context, address, async (lease) => {
       return await refreshCheckout(context, await pointIn(context, address, lease.ref), options);
@@ -49,7 +47,7 @@ async function keptCheckout(
 async function refreshCheckout(
   context: StoreContext,
   point: Point,
-  options: { force?: boolean } & LongOptions = {},
+  options: CheckoutOptions = {},
 ): Promise<CheckoutResult> {
   const { db, branch } = point.address;
   const answer = { db, branch, txid: point.head.txid, read_only: false };
@@ -57,35 +55,17 @@ async function refreshCheckout(
   const fileStamp = context.checkouts.fileStamp(context.workspace.checkout(db, branch));
   const view = context.checkouts.inspect(target);
   if (view && !options.force) {
-    if (view.identity === "current" && view.stat_clean) {
-      return { ...answer, path: view.path, source: "kept" };
-    }
+    if (view.identity === "current" && view.stat_clean) return { ...answer, path: view.path, source: "kept" };
     const clean = view.identity === "foreign" && view.stat_clean;
-    if (!clean && await keepIfSame(context, point, view.path)) {
+    // Edits in the log of a session that was cut off stay there, for the opening that takes them up.
+    const keepable = !clean && (!view.interrupted || await context.checkouts.hasContentOf(view, target));
+    if (keepable && await context.checkouts.stampIfSame(view.path, target)) {
       return { ...answer, path: view.path, source: "kept" };
     }
     if (!clean) throw unsaved(view);
   }
   const restored = await context.checkouts.restore(target, { ...options, ...(options.force ? {} : { fileStamp }) });
   return { ...answer, ...restored };
-}
-
-/** Stamps the file if it holds just what the branch does; false when it does not. */
-async function keepIfSame(context: StoreContext, point: Point, path: string): Promise<boolean> {
-  const target = targetOf(point);
-  // The store is read first, so that its own failures are not taken for a difference.
-  await context.cache.sha256(target.db, target.chain, target.ref.digest);
-  try {
-    using quiet = context.checkouts.open(path);
-    if (!await context.checkouts.sameContent(quiet, target)) return false;
-    await context.checkouts.stamp(quiet, target);
-    return true;
-  } catch (error) {
-    if (hasCode(error, "not_a_database", "corrupt", "capture_failed")) {
-      return false;
-    }
-    throw error;
-  }
 }
 
 function unsaved({ path, identity, interrupted }: CheckoutView): TaskdError {
@@ -96,7 +76,7 @@ function unsaved({ path, identity, interrupted }: CheckoutView): TaskdError {
     ? "Open a session on the branch to recover them"
     : "Make a checkpoint or open a session to keep them";
   return new TaskdError("dirty", `Cannot replace ${path}: it holds edits that are not in the store`, {
-    hint: `${keep}, or add --force to drop them`,
+    hint: `${keep}, or add --force to drop them; taskd path prints the file's path as it is`,
   });
 }
 
@@ -110,11 +90,10 @@ export async function checkoutPath(context: StoreContext, address: Address): Pro
     requirePlainFile(path);
   } catch (cause) {
     if (!hasCode(cause, "not_found")) throw cause;
-    throw new TaskdError(
-      "not_found",
-      `${formatAddress(address)} is not checked out`,
-      { cause, hint: `Run: taskd checkout ${formatAddress(address)}` },
-    );
+    throw new TaskdError("not_found", `${formatAddress(address)} is not checked out`, {
+      cause,
+      hint: `Run: taskd checkout ${formatAddress(address)}`,
+    });
   }
   return path;
 }
@@ -127,16 +106,19 @@ async function readOnly(context: StoreContext, point: Point, options: LongOption
   workspace.requireInside(path);
   const { chain, head } = point;
   const origin = { chain_id: chain.id, digest: head.digest };
-  if (isEntry(workspace, path, origin)) {
+  // One of an earlier version may be in WAL mode.
+  if (await context.cache.usable(path, chain, head.digest) && readHeader(path)?.write_version === 1) {
     workspace.touchUsed(path, context.clock.now());
     return { ...answer, source: "cached" };
   }
   const temporary = workspace.beside(path);
   try {
-    if (!await context.cache.cloneTo(db, chain, head.digest, temporary, options)) {
-      await materialize(context.backend, chain, head.digest, temporary, options);
-    }
-    sealEntry(workspace, temporary, path, { ...origin, now_ms: context.clock.now() });
+    const cloned = await context.cache.cloneTo(db, chain, head.digest, temporary, options);
+    if (!cloned) await materialize(context.backend, chain, head.digest, temporary, options);
+    const content = cloned ? cloned.content : await contentIn(temporary);
+    Deno.chmodSync(temporary, 0o600);
+    leaveWalMode(temporary);
+    sealEntry(workspace, temporary, path, { ...origin, content, now_ms: context.clock.now() });
   } catch (error) {
     discard(temporary);
     throw fileError(error, `Cannot write ${path}`);

@@ -9,11 +9,14 @@ import { hasCode, TaskdError, throwIfInterrupted } from "../../errors.ts";
 import { nextTurn } from "../../clock.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { lockPage } from "../../sqlite/header.ts";
+import { pageRuns, RUN_BYTES } from "../../sqlite/page_runs.ts";
 import type { QuietCheckout } from "../quiet_checkout.ts";
 import { type Point, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, withLease } from "../lease.ts";
+import { damagedError, knownDamage } from "../scrub.ts";
 import { headTrouble } from "../head_check.ts";
 import { type Address, formatAddress, parseName, requireBranch } from "../names.ts";
+import { recoverCheckout } from "./recover.ts";
 import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../objects.ts";
 import { encodeRef, type Ref, type RefCheckpoint } from "../ref.ts";
 import type { CheckpointResult, LongOptions } from "../results.ts";
@@ -24,8 +27,6 @@ export const MAX_NOTE = 1024;
 export const MAX_CHECKPOINTS = 10_000;
 /** A ref with this many bytes takes no further checkpoint: half of what a backend reads at once. */
 export const MAX_REF_BYTES = 8 << 20;
-/** Bytes compared at once. */
-const COMPARE_BYTES = 1 << 20;
 
 /** Stores the edits in a branch's checkout, if there are any, and names the state `name`. */
 export async function checkpoint(
@@ -40,7 +41,13 @@ export async function checkpoint(
   return await withLease(context, address, async (lease) => {
     refuseCheckpoint(lease.ref, address, name, options.note);
     const before = await pointIn(context, { db, branch }, lease.ref);
-    const stored = await storeEdits(context, lease, before, options);
+    // A whole snapshot needs nothing of what is damaged before it.
+    const damage = await knownDamage(context, before.chain);
+    const stored = await storeEdits(context, lease, before, { ...options, whole: damage !== undefined });
+    if (damage !== undefined && !stored) {
+      const attempted = `Cannot make the checkpoint ${formatAddress({ db, branch, checkpoint: name })}`;
+      throw damagedError(attempted, address, damage);
+    }
     // Released in every case: until then no application can write.
     using quiet = stored?.quiet;
     const head = stored?.object.head ?? before.head;
@@ -75,11 +82,9 @@ export function refuseCheckpoint(ref: Ref, address: Address, name: string, note?
     throw new TaskdError("already_exists", `${attempted}: it exists already`, { hint: "Choose another name" });
   }
   if (ref.checkpoints.length >= MAX_CHECKPOINTS || encodeRef(ref).length >= MAX_REF_BYTES) {
-    throw new TaskdError(
-      "too_large",
-      `${attempted}: the branch has as many as it can, ${ref.checkpoints.length}`,
-      { hint: "Fork the branch and go on in the fork" },
-    );
+    throw new TaskdError("too_large", `${attempted}: the branch has as many as it can, ${ref.checkpoints.length}`, {
+      hint: "Fork the branch and go on in the fork",
+    });
   }
   if (note !== undefined && note.length > MAX_NOTE) {
     throw new TaskdError("too_large", `${attempted}: the note is longer than ${MAX_NOTE} characters`);
@@ -106,29 +111,33 @@ async function storeEdits(
   context: StoreContext,
   lease: Lease,
   before: Point,
-  options: LongOptions,
+  { whole, ...options }: LongOptions & { whole: boolean },
 ): Promise<{ object: StoredObject; quiet: QuietCheckout } | undefined> {
   const { checkouts, backend } = context;
   const target = targetOf(before);
-  const view = checkouts.inspect(target);
+  let view = checkouts.inspect(target);
+  // Of a session that was cut off: it may be behind what is stored.
+  const fileStamp = view?.interrupted ? checkouts.fileStamp(view.path) : "";
+  if (view?.interrupted && await recoverCheckout(context, before, { view, fileStamp }, options)) {
+    view = checkouts.inspect(target);
+  }
   if (!view || view.stat_clean && view.identity === "current") return undefined;
   if (view.identity !== "current") {
-    if (view.stat_clean || await checkouts.hasContentOf(view.path, target)) {
-      return undefined;
-    }
-    throw new TaskdError(
-      "dirty",
-      `Cannot store the edits in ${view.path}: it does not belong to the branch's present history`,
-      { hint: "Save them with sqlite3 .backup, then check the branch out again with --force" },
-    );
+    if (view.stat_clean || await checkouts.hasContentOf(view, target)) return undefined;
+    const why = view.identity === "unknown"
+      ? `what it continues is not known, because ${view.path}.sum or ${view.path}.session is missing or damaged`
+      : "it does not belong to the branch's present history";
+    throw new TaskdError("dirty", `Cannot store the edits in ${view.path}: ${why}`, {
+      hint: "Save them with sqlite3 .backup, then check the branch out again with --force",
+    });
   }
   const place = { lineage: before.ref.lineage, epoch: lease.epoch };
   const txid = Math.max(before.head.txid, await context.chains.taken(place.lineage, place.epoch)) + 1;
-  const quiet = checkouts.open(view.path);
+  const quiet = await checkouts.open(view.path);
   try {
     const shadow = checkouts.shadow(view.path, target);
     const changed = shadow === undefined ? undefined : await changedPages(shadow, quiet, options);
-    if (changed?.length === 0 || (!changed && await checkouts.sameContent(quiet, target))) {
+    if (!whole && (changed?.length === 0 || (!changed && await checkouts.sameContent(quiet, target)))) {
       await stampBestEffort(context, quiet, lease);
       quiet[Symbol.dispose]();
       return undefined;
@@ -136,7 +145,7 @@ async function storeEdits(
     const { image } = quiet;
     const small = changed !== undefined &&
       changed.length * 2 < image.page_count;
-    const object = small && before.chain.depth < context.depth_floor
+    const object = small && !whole && before.chain.depth < context.depth_floor
       ? await writeSegment(backend, place, {
         prev: before.head,
         txid,
@@ -162,44 +171,35 @@ async function changedPages(
   { image }: QuietCheckout,
   options: LongOptions,
 ): Promise<number[] | undefined> {
-  let before: ImageFile;
-  try {
-    before = ImageFile.open(shadow);
-  } catch (error) {
-    if (hasCode(error, "not_a_database", "corrupt", "not_found")) {
-      return undefined;
+  using before = openShadow(shadow);
+  const { page_size, page_count } = image;
+  if (before?.page_size !== page_size) return undefined;
+  const lock = lockPage(page_size);
+  const old_bytes = new Uint8Array(Math.max(RUN_BYTES, page_size));
+  const changed: number[] = [];
+  for (const [first, bytes] of pageRuns(image)) {
+    const count = bytes.length / page_size;
+    const known = Math.max(0, Math.min(count, before.page_count - first + 1));
+    if (known > 0) before.readPages(first, known, old_bytes);
+    for (let i = 0; i < count; i++) {
+      const [from, to] = [i * page_size, (i + 1) * page_size];
+      const same = i < known && Buffer.compare(old_bytes.subarray(from, to), bytes.subarray(from, to)) === 0;
+      if (!same && first + i !== lock) changed.push(first + i);
     }
-    throw error;
+    options.onProgress?.((first + count - 1) * page_size, page_count * page_size);
+    await nextTurn();
+    throwIfInterrupted(options.signal);
   }
+  // Of a database that only shrank, page 1 has changed: it holds the size.
+  return changed;
+}
+
+function openShadow(path: string): ImageFile | undefined {
   try {
-    if (before.page_size !== image.page_size) return undefined;
-    const { page_size } = image;
-    const lock = lockPage(page_size);
-    const most = Math.max(1, Math.floor(COMPARE_BYTES / page_size));
-    const [old_bytes, new_bytes] = [new Uint8Array(most * page_size), new Uint8Array(most * page_size)];
-    const changed: number[] = [];
-    for (let first = 1; first <= image.page_count; first += most) {
-      const count = Math.min(most, image.page_count - first + 1);
-      const known = Math.max(0, Math.min(count, before.page_count - first + 1));
-      image.readPages(first, count, new_bytes);
-      if (known > 0) before.readPages(first, known, old_bytes);
-      for (let i = 0; i < count; i++) {
-        const [from, to] = [i * page_size, (i + 1) * page_size];
-        const same = i < known &&
-          Buffer.compare(
-              old_bytes.subarray(from, to),
-              new_bytes.subarray(from, to),
-            ) === 0;
-        if (!same && first + i !== lock) changed.push(first + i);
-      }
-      options.onProgress?.((first + count - 1) * page_size, image.page_count * page_size);
-      await nextTurn();
-      throwIfInterrupted(options.signal);
-    }
-    // Of a database that only shrank, page 1 has changed: it holds the size.
-    return changed;
-  } finally {
-    before.close();
+    return ImageFile.open(path);
+  } catch (error) {
+    if (hasCode(error, "not_a_database", "corrupt", "not_found")) return undefined;
+    throw error;
   }
 }
 

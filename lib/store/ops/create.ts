@@ -6,21 +6,18 @@ import { backup, DatabaseSync } from "node:sqlite";
 import { join } from "node:path/posix";
 import { hasCode, TaskdError } from "../../errors.ts";
 import { createEmptyFile, discard } from "../../fs.ts";
-import {
-  copyStill,
-  hasWal,
-  ImageFile,
-  MIN_DATABASE_BYTES,
-  requirePlainDatabase,
-  stampFile,
-} from "../../sqlite/checkout_file.ts";
+import { copyStill, hasWal, ImageFile, readHeader, requirePlainDatabase } from "../../sqlite/checkout_file.ts";
+import { stampFile } from "../../sqlite/checkout_file.ts";
+import { MIN_DATABASE_BYTES } from "../../sqlite/checkout_file.ts";
+import { integrityCheck } from "../../sqlite/integrity.ts";
+import { shellWord } from "../../text/shell_word.ts";
 import { Connection, sqliteError } from "../../sqlite/connection.ts";
 import { openName } from "../../sqlite/open_name.ts";
 import { isoNow, newLineage, type StoreContext } from "../context.ts";
 import { DEFAULT_BRANCH, parseName } from "../names.ts";
 import { writeSnapshot } from "../objects.ts";
 import type { CreateResult, LongOptions } from "../results.ts";
-import { momentOf } from "../tombstones.ts";
+import { listVersion } from "../tombstones.ts";
 import { companions } from "../workspace.ts";
 import { createBranch } from "./lineage.ts";
 
@@ -37,58 +34,51 @@ const HOT_JOURNAL = 776;
  * Makes `db@main`. With `from`, from a consistent copy of an SQLite file that others may be using: they are
  * not blocked for longer than any reader would, and the file is not changed.
  *
- * @throws {TaskdError} `already_exists`, `not_found` or `not_a_database` (of `from`), `busy`.
+ * @throws {TaskdError} `already_exists`; of `from` `not_found`, `not_a_database`, `corrupt` or `busy`.
  */
 export async function create(
   context: StoreContext,
   db: string,
-  options: { from?: string } & LongOptions = {},
+  options: { from?: string; force?: boolean } & LongOptions = {},
 ): Promise<CreateResult> {
   parseName(db, "database");
   if (await context.refs.find(db, DEFAULT_BRANCH)) {
-    throw new TaskdError(
-      "already_exists",
-      `Cannot create the database ${db}: it exists already`,
-      { hint: "Choose another name, or destroy its branches first" },
-    );
+    throw new TaskdError("already_exists", `Cannot create the database ${db}: it exists already`, {
+      hint: "Choose another name, or destroy its branches first",
+    });
   }
-  const since = momentOf(context.clock);
+  const since = await listVersion(context.backend);
   const path = context.workspace.beside(join(context.workspace.root, "tmp", "create"));
   createEmptyFile(path);
   try {
     if (options.from !== undefined) await copyLive(options.from, path);
+    if (options.from !== undefined && !options.force) refuseDamaged(options.from, path);
+    const had_wal = options.from === undefined || (readHeader(path)?.write_version ?? 2) !== 1;
     makeWal(path);
-    const image = ImageFile.open(path);
-    try {
-      const lineage = newLineage(context);
-      const written = await writeSnapshot(context.backend, { lineage, epoch: 1 }, {
-        txid: FIRST_TXID,
-        image,
-        clone_path: path,
-        ...options,
-      });
-      const ref = {
-        lineage,
-        epoch: 1,
-        txid: written.head.txid,
-        digest: written.head.digest,
-        checkpoints: [],
-        touched_at: isoNow(context),
-      };
-      await createBranch(context, { db, branch: DEFAULT_BRANCH }, ref, { since });
-      return {
-        db,
-        branch: DEFAULT_BRANCH,
-        txid: written.head.txid,
-        size_bytes: image.page_size * image.page_count,
-        stored_bytes: written.stored_bytes,
-      };
-    } finally {
-      image.close();
-    }
+    using image = ImageFile.open(path);
+    const lineage = newLineage(context);
+    const snapshot = { txid: FIRST_TXID, image, clone_path: path, ...options };
+    const { head, stored_bytes } = await writeSnapshot(context.backend, { lineage, epoch: 1 }, snapshot);
+    const { txid, digest } = head;
+    const address = { db, branch: DEFAULT_BRANCH };
+    const journal = had_wal ? {} : { journal: "rollback" as const };
+    const ref = { lineage, epoch: 1, txid, digest, checkpoints: [], touched_at: isoNow(context), ...journal };
+    await createBranch(context, address, ref, { since });
+    return { ...address, txid, size_bytes: image.page_size * image.page_count, stored_bytes };
   } finally {
     for (const file of [path, ...companions(path)]) discard(file);
   }
+}
+
+/** What a history begins with is what every later branch stands on, and damage that is found later looks like rot. */
+function refuseDamaged(from: string, path: string): void {
+  const [problem] = integrityCheck(path);
+  if (problem === undefined) return;
+  throw new TaskdError("corrupt", `Cannot take ${from}: it is damaged: ${problem}`, {
+    hint: `Recover it first, sqlite3 ${
+      shellWord(from)
+    } .recover | sqlite3 recovered.db, or add --force to take it as it is`,
+  });
 }
 
 /** Copies a database through SQLite, which sees what is committed and nothing else. */
@@ -103,12 +93,8 @@ async function copyLive(from: string, to: string): Promise<void> {
   }
   const still = `${to}.still`;
   try {
-    const source = await openSource(from, still, attempted);
-    try {
-      await backup(source, to, { rate: ALL_PAGES });
-    } finally {
-      source.close();
-    }
+    using source = await openSource(from, still, attempted);
+    await backup(source, to, { rate: ALL_PAGES });
   } catch (error) {
     throw sqliteError(error, attempted, { opened: true });
   } finally {

@@ -62,7 +62,8 @@ Deno.test("every page size and journal mode is accepted and stored in WAL mode",
         assertEquals(bytesOf(path), before, db);
         assertEquals(await stored(store, db), "x");
         assertEquals(await stored(store, db, "PRAGMA page_size"), String(page_size));
-        assertEquals(await stored(store, db, "PRAGMA journal_mode"), "wal");
+        assertEquals(await stored(store, db, "PRAGMA journal_mode"), mode === "WAL" ? "wal" : "delete");
+        assertEquals(rows((await store.checkout(at(db))).path, "PRAGMA journal_mode"), "wal");
       }
     }
   }));
@@ -94,4 +95,39 @@ Deno.test("create() refuses without leaving a trace", () =>
     await store.create("app", { from: `${directory}/x.db` });
     await fails("already_exists", store.create("app"));
     assertEquals(rows(`${directory}/x.db`), "1");
+  }));
+
+Deno.test("create() refuses a damaged source and says how to recover it, unless forced", () =>
+  withDirectory(async (directory) => {
+    const source = `${directory}/my source.db`;
+    const from = new DatabaseSync(source);
+    from.exec("CREATE TABLE t(v); CREATE INDEX i ON t(v); INSERT INTO t VALUES(1),(2)");
+    from.close();
+    // An index that has not what its table has, as a crash of an application without journal leaves it.
+    const bytes = Deno.readFileSync(source);
+    const leaf = bytes.lastIndexOf(0x0a, 8192 + 8);
+    assert(leaf === 8192);
+    new DataView(bytes.buffer).setUint16(8192 + 3, 1);
+    Deno.writeFileSync(source, bytes);
+    using store = await openAt(`${directory}/store`);
+    const error = await fails("corrupt", store.create("app", { from: source }));
+    assert(error.hint?.includes(`sqlite3 '${source}' .recover`), error.hint);
+    assertEquals(await store.databases(), []);
+    await store.create("app", { from: source, force: true });
+    assertEquals((await store.verify(at("app"))).ok, false);
+  }));
+
+Deno.test("a source with functions and collations that only its application has is taken", () =>
+  withDirectory(async (directory) => {
+    const source = `${directory}/source.db`;
+    const script =
+      "import sqlite3,sys;c=sqlite3.connect(sys.argv[1]);c.create_collation('foo',lambda a,b:(a>b)-(a<b));" +
+      "c.create_function('f',1,lambda x:x,deterministic=True);c.executescript(\"create table t(v collate foo);" +
+      "create index i on t(v); insert into t values('x'); create table u(a); create index j on u(f(a));" +
+      'insert into u values(1); create table w(a)")';
+    const made = await new Deno.Command("python3", { args: ["-c", script, source] }).output();
+    assertEquals(made.code, 0, new TextDecoder().decode(made.stderr));
+    using store = await openAt(`${directory}/store`);
+    await store.create("app", { from: source });
+    assertEquals((await store.verify(at("app"))).problems, []);
   }));

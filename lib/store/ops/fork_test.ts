@@ -37,12 +37,13 @@ Deno.test("the first shared fork raises the layout to 2 beforehand; a full copy 
 
 Deno.test("forks of unchanged forks all point at the lineage that holds the data", () =>
   withApp([1], async ({ store }) => {
-    const { ref } = await store.context.refs.read("app", "main");
+    const { ref: { lineage, txid, digest } } = await store.context.refs.read("app", "main");
+    const origin = { lineage, txid, digest };
     let from = "main";
     for (let i = 0; i < 20; i++) {
       await store.fork(at(`app@${from}`), `f${i}`);
       from = `f${i}`;
-      assertEquals((await store.context.refs.read("app", from)).ref.base, { lineage: ref.lineage, txid: ref.txid });
+      assertEquals((await store.context.refs.read("app", from)).ref.base, origin);
     }
     assertEquals(await stored(store, "app@f19"), "1");
   }));
@@ -81,12 +82,14 @@ Deno.test("a fork that is refused leaves nothing behind", () =>
     const keys = async () => (await Array.fromAsync(store.context.backend.list("data/"))).length;
     const before = await keys();
     faults.calls.length = 0;
-    assertEquals((await fails("already_exists", store.fork(at("app"), "b"))).hint, "Choose another name");
     await fails("invalid_name", store.fork(at("app"), "B"));
     await fails("not_found", store.fork(at("app@none"), "c"));
     await fails("not_found", store.fork(at("app@main@none"), "c"));
     await fails("not_found", store.fork(at("none"), "c"));
+    await fails("already_exists", store.fork(at("app"), "b", { materialize: true }));
     assertEquals(written(faults.calls), []);
+    assertEquals((await fails("already_exists", store.fork(at("app"), "b"))).hint, "Choose another name");
+    assertEquals(await keys(), before);
     // One that lost the race for the name cleans up after itself.
     let raced = false;
     faults.plan = ({ method, key }) => {
@@ -110,7 +113,7 @@ Deno.test("a hundred forks at once are a hundred branches, and of one name exact
   }));
 
 Deno.test("a chain at the limit of base pointers is copied, not shared", () =>
-  withApp([], async ({ store }) => {
+  withApp([1], async ({ store }) => {
     const { chains } = store.context;
     const resolve = chains.resolve.bind(chains);
     let lineages = 0;

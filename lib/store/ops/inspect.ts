@@ -4,6 +4,8 @@
  */
 
 import { hasCode, TaskdError } from "../../errors.ts";
+import { unreadable } from "../errors.ts";
+import { fileError, lstatIfPresent } from "../../fs.ts";
 import { pointIn, type StoreContext, targetOf } from "../context.ts";
 import { isLeased } from "../lease.ts";
 import { type Address, type BranchName, parseName } from "../names.ts";
@@ -57,7 +59,8 @@ export async function branches(
     try {
       const found = await context.refs.find(name.db, name.branch);
       if (found) infos.push(await branchInfo(context, name, found.ref, options));
-    } catch (error) {
+    } catch (raw) {
+      const error = unreadable(raw);
       if (!hasCode(error, "corrupt", "unsupported_format")) throw error;
       infos.push({ ...UNREADABLE, ...name, problem: error.message });
     }
@@ -103,11 +106,14 @@ export interface LeaseInfo extends BranchName {
   holder?: string;
   /** ISO 8601 UTC. */
   expires_at?: string;
+  /** Where that was, if it is known. */
+  host?: string;
+  /** ISO 8601 UTC. */
+  since?: string;
   /** Whether the lease holds now. */
   live: boolean;
 }
 
-/** Who holds a branch, dead holders included. */
 export async function leaseInfo(context: StoreContext, { db, branch }: Address): Promise<LeaseInfo> {
   const { ref } = await context.refs.read(db, branch);
   return { db, branch, epoch: ref.epoch, ...ref.lease, live: isLeased(ref, context) };
@@ -141,9 +147,9 @@ async function branchInfo(
   };
   const path = context.workspace.checkout(db, branch);
   try {
-    if (Deno.lstatSync(path).isFile) info.checkout = path;
-  } catch {
-    // Not checked out.
+    if (lstatIfPresent(path)?.isFile) info.checkout = path;
+  } catch (error) {
+    info.problem = fileError(error, `Cannot inspect ${path}`).message;
   }
   if (leased || !look || info.checkout === undefined) return info;
   try {
@@ -160,8 +166,6 @@ async function branchInfo(
 async function stateAtRest(context: StoreContext, address: BranchName, ref: Ref): Promise<BranchState> {
   const target = targetOf(await pointIn(context, address, ref));
   const view = context.checkouts.inspect(target);
-  if (!view || await context.checkouts.hasContentOf(view.path, target)) {
-    return "idle";
-  }
+  if (!view || await context.checkouts.hasContentOf(view, target)) return "idle";
   return view.identity === "foreign" && !view.interrupted ? "detached" : "dirty";
 }

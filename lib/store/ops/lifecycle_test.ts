@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { at, fails, stored, withApp } from "../../../tests/support/stores.ts";
+import { at, fails, OUTRIGHT, stored, withApp } from "../../../tests/support/stores.ts";
 import { nextTurn } from "../../clock.ts";
 import { STALE_CLAIM_MS } from "../lease.ts";
 
@@ -10,7 +10,7 @@ Deno.test("destroy() removes a branch with its checkouts, and nothing that other
     await edit("main");
     await store.checkout(at("app@main@c1"));
     await store.checkout(at("app@child"));
-    await store.destroy(at("app"));
+    await store.destroy(at("app"), OUTRIGHT);
     await fails("not_found", store.status(at("app")));
     await fails("not_found", store.path(at("app@child@c1")));
     const names = (path: string) => [...Deno.readDirSync(`${directory}/${path}`)].map(({ name }) => name).sort();
@@ -20,7 +20,7 @@ Deno.test("destroy() removes a branch with its checkouts, and nothing that other
     assertEquals(names("checkouts-ro/app").filter((name) => !name.startsWith("~")), []);
     assertEquals(await stored(store, "app@child"), "1,2");
     assertEquals((await store.verify(at("app@child"))).ok, true);
-    await fails("not_found", store.destroy(at("app")));
+    await fails("not_found", store.destroy(at("app"), OUTRIGHT));
   }));
 
 Deno.test("a branch whose name begins like a destroyed one's keeps its files", () =>
@@ -31,7 +31,7 @@ Deno.test("a branch whose name begins like a destroyed one's keeps its files", (
       await store.checkpoint(at(`app@${branch}`), "c");
       await store.checkout(at(`app@${branch}@c`));
     }
-    await store.destroy(at("app@a"));
+    await store.destroy(at("app@a"), OUTRIGHT);
     for (const branch of ["ab", "a-b"]) {
       await store.path(at(`app@${branch}`));
       await store.path(at(`app@${branch}@c`));
@@ -42,16 +42,16 @@ Deno.test("a protected branch is destroyed only by force, and a leased one not e
   withApp([1], async ({ store, clock }) => {
     assertEquals((await store.protect(at("app"), true)).protected, true);
     await store.protect(at("app"), true);
-    await fails("protected", store.destroy(at("app")));
+    await fails("protected", store.destroy(at("app"), OUTRIGHT));
     assertEquals((await store.status(at("app"))).protected, true);
     const expires_at = new Date(clock.now() + 1000).toISOString();
     await store.context.refs.update("app", "main", (ref) => ({
       ...ref,
       lease: { holder: "other:0123456789abcdef:01234567", expires_at },
     }));
-    await fails("lease_held", store.destroy(at("app"), { force: true }));
+    await fails("lease_held", store.destroy(at("app"), { ...OUTRIGHT, force: true }));
     clock.advance(1000);
-    await store.destroy(at("app"), { force: true });
+    await store.destroy(at("app"), { ...OUTRIGHT, force: true });
     assertEquals(await store.branches(), []);
   }));
 
@@ -59,7 +59,7 @@ Deno.test("unprotected again, a branch is destroyed like any other", () =>
   withApp([1], async ({ store }) => {
     await store.protect(at("app"), true);
     await store.protect(at("app"), false);
-    await store.destroy(at("app"));
+    await store.destroy(at("app"), OUTRIGHT);
   }));
 
 Deno.test("a destroy that could not remove the ref can be repeated at once", async (t) => {
@@ -68,10 +68,10 @@ Deno.test("a destroy that could not remove the ref can be repeated at once", asy
       withApp([1], async ({ store, edit, faults }) => {
         await edit("main");
         faults.plan = ({ method }) => method === "delete" ? { kind: "before", code } : undefined;
-        await fails(["unavailable", "conflict"], store.destroy(at("app")));
+        await fails(["unavailable", "conflict"], store.destroy(at("app"), OUTRIGHT));
         faults.plan = () => undefined;
         assertEquals(await stored(store, "app"), "1");
-        await store.destroy(at("app"));
+        await store.destroy(at("app"), OUTRIGHT);
         assertEquals(await store.branches(), []);
       }));
   }
@@ -93,7 +93,7 @@ Deno.test("a fresh claim keeps others from the branch; destroy takes over a stal
         () => store.touch(at("app")),
         () => store.protect(at("app"), true),
         () => store.promote(at("app"), at("app@other")),
-        () => store.destroy(at("app")),
+        () => store.destroy(at("app"), OUTRIGHT),
       ]
     ) {
       const { message } = await fails("branch_reaping", work());
@@ -102,7 +102,7 @@ Deno.test("a fresh claim keeps others from the branch; destroy takes over a stal
     assertEquals((await store.status(at("app"))).state, "idle");
     assertEquals(await stored(store, "app"), "1");
     clock.advance(STALE_CLAIM_MS + 1);
-    await store.destroy(at("app"));
+    await store.destroy(at("app"), OUTRIGHT);
   }));
 
 Deno.test("touch() counts a branch as used, and sets, keeps or takes away its life", () =>
@@ -138,7 +138,7 @@ Deno.test("a branch that changes while it is destroyed stays, and so does the ot
       if (method === "replace" && state === "claiming") state = "claimed";
       return undefined;
     };
-    const destroyed = fails("conflict", store.destroy(at("app")));
+    const destroyed = fails("conflict", store.destroy(at("app"), OUTRIGHT));
     while (clock.sleepers === 0) await nextTurn();
     await changed;
     clock.advance(1);
@@ -150,10 +150,10 @@ Deno.test("a destroy that cannot remove the checkout leaves the branch as free a
   withApp([1], async ({ store, edit }) => {
     const path = await edit("main");
     Deno.mkdirSync(`${path}.last-used/strange`, { recursive: true });
-    await fails("unavailable", store.destroy(at("app")));
+    await fails("unavailable", store.destroy(at("app"), OUTRIGHT));
     await store.checkpoint(at("app"), "still");
     Deno.removeSync(`${path}.last-used`, { recursive: true });
-    await store.destroy(at("app"));
+    await store.destroy(at("app"), OUTRIGHT);
   }));
 
 Deno.test("a destroy that can neither remove the checkout nor its claim names the first reason", () =>
@@ -162,7 +162,7 @@ Deno.test("a destroy that can neither remove the checkout nor its claim names th
     Deno.mkdirSync(`${path}.last-used/strange`, { recursive: true });
     let writes = 0;
     faults.plan = ({ method }) => method === "replace" && ++writes > 1 ? { kind: "before", code: "denied" } : undefined;
-    const error = await fails("unavailable", store.destroy(at("app")));
+    const error = await fails("unavailable", store.destroy(at("app"), OUTRIGHT));
     assertEquals([error.message.includes(".last-used"), writes], [true, 2]);
   }));
 
@@ -173,7 +173,7 @@ Deno.test("what is done to a branch is refused for a checkpoint's address, and t
     const named = at("app@child@named");
     for (
       const refused of [
-        () => store.destroy(named),
+        () => store.destroy(named, OUTRIGHT),
         () => store.touch(named),
         () => store.protect(named, true),
         () => store.compact(named),

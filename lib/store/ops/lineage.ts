@@ -10,15 +10,16 @@ import { discard } from "../../fs.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import { TaskdError } from "../../errors.ts";
 import { type Base, encodeBase, isShareable } from "../chain.ts";
-import { isoNow, newLineage, type Point, type StoreContext } from "../context.ts";
+import { isoNow, newLineage, type Point, pointIn, type StoreContext } from "../context.ts";
 import { translated } from "../errors.ts";
 import { baseKey, imageIndexKey, lineagePrefix, snapshotKey } from "../keys.ts";
 import { LAYOUT_SHARED, raiseLayout } from "../manifest.ts";
 import { materialize } from "../materialize.ts";
+import { type Address, formatAddress } from "../names.ts";
 import { type Head, writeSnapshot } from "../objects.ts";
+import type { Ref } from "../ref.ts";
 import type { CopyPath, LongOptions, StorageMode } from "../results.ts";
-import type { TtlField } from "../time_to_live.ts";
-import { assertSpared, type Moment, type Reliance } from "../tombstones.ts";
+import { type ListVersion, listVersion, type Reliance, spare } from "../tombstones.ts";
 
 /** How often taking back a ref that others keep changing is tried. */
 const MAX_WITHDRAWALS = 16;
@@ -34,18 +35,18 @@ export interface NewLineage {
   stored_bytes: number;
 }
 
-/**
- * Begins a lineage at `point`: a base pointer, or a full copy when asked for, when the chain has reached the depth floor,
- * or when it cannot have another base pointer.
- */
+/** Whether a lineage begins with a full copy: when asked for, at the depth floor, or where no base pointer can be. */
+export function copies({ depth_floor }: StoreContext, { chain }: Point, options: { materialize?: boolean }): boolean {
+  return options.materialize === true || chain.depth >= depth_floor || !isShareable(chain);
+}
+
+/** Begins a lineage at `point`: a base pointer, or a full copy. */
 export async function beginLineage(
   context: StoreContext,
   point: Point,
   options: { materialize?: boolean; epoch: number; lineage?: string } & LongOptions,
 ): Promise<NewLineage> {
-  if (options.materialize || point.chain.depth >= context.depth_floor || !isShareable(point.chain)) {
-    return await materializeLineage(context, point, options);
-  }
+  if (copies(context, point, options)) return await materializeLineage(context, point, options);
   if (context.layout_version < LAYOUT_SHARED) {
     context.layout_version = (await raiseLayout(context.backend, LAYOUT_SHARED)).layout_version;
   }
@@ -64,17 +65,19 @@ export function baseOf({ chain, head }: Point): Base {
 /**
  * Writes the first ref of a branch, and takes it back with `conflict` when garbage collection is removing what it
  * stands on. After any other error than `already_exists` and `conflict` the ref may exist.
+ *
+ * @returns The ref's etag.
  */
 export async function createBranch(
   context: StoreContext,
   { db, branch }: { db: string; branch: string },
   ref: Parameters<StoreContext["refs"]["create"]>[2],
   foundation: Pick<Reliance, "chain" | "since">,
-): Promise<void> {
+): Promise<string> {
   const attempted = `Cannot create the branch ${db}@${branch}`;
   const { etag } = await context.refs.create(db, branch, ref);
   try {
-    await assertSpared(context, attempted, {
+    await spare(context, attempted, {
       at: { lineage: ref.lineage, txid: ref.txid },
       lineage: ref.lineage,
       ...foundation,
@@ -83,22 +86,32 @@ export async function createBranch(
     await withdraw(context, { db, branch }, { lineage: ref.lineage, etag });
     throw error;
   }
+  return etag;
 }
 
-/** Creates the branch whose lineage `begun` was begun at `point`; see {@linkcode createBranch}. */
+/** Creates the branch whose lineage `begun` was begun at `point`, with `more` in its ref; see {@linkcode createBranch}. */
 export async function createForkedBranch(
   context: StoreContext,
   address: { db: string; branch: string },
-  { point, begun, since, ttl }: { point: Point; begun: NewLineage; since: Moment; ttl: TtlField },
-): Promise<void> {
+  { point, begun, since, more }: { point: Point; begun: NewLineage; since: ListVersion; more: Partial<Ref> },
+): Promise<string> {
   const { lineage, head, base } = begun;
   const ref = { lineage, epoch: 1, txid: head.txid, digest: head.digest, checkpoints: [], touched_at: isoNow(context) };
-  const shared = base === undefined ? {} : { base };
+  const { journal } = point.ref;
+  const shared = { ...(base === undefined ? {} : { base }), ...(journal === undefined ? {} : { journal }) };
   const foundation = base === undefined ? { since } : { since, chain: point.chain };
-  await createBranch(context, address, { ...ref, ...ttl, ...shared }, foundation);
+  return await createBranch(context, address, { ...ref, ...shared, ...more }, foundation);
 }
 
-/** Removes a ref that was just written, also when another process has changed it since. */
+/** Reads the tombstones for a branch that no one has used: its maker may have died before it did. See gc.ts, 5. */
+export async function confirm(context: StoreContext, address: Address, ref: Ref): Promise<void> {
+  const since = await listVersion(context.backend);
+  if (since === undefined) return;
+  const { lineage, head: { txid }, chain } = await pointIn(context, { db: address.db, branch: address.branch }, ref);
+  await spare(context, `Cannot use ${formatAddress(address)}`, { at: { lineage, txid }, lineage, chain, since });
+}
+
+/** Removes a ref that was just written, also when another process has changed it since, unless it is in use. */
 async function withdraw(
   { refs }: StoreContext,
   { db, branch }: { db: string; branch: string },
@@ -108,7 +121,8 @@ async function withdraw(
   for (let attempt = 0; attempt < MAX_WITHDRAWALS; attempt++) {
     if (await refs.remove(db, branch, etag)) return;
     const found = await refs.find(db, branch);
-    if (found?.ref.lineage !== written.lineage) return;
+    // Another process that uses it already has found that nothing of it is being removed.
+    if (found?.ref.lineage !== written.lineage || found.ref.epoch > 1) return;
     etag = found.etag;
   }
   throw new TaskdError("ambiguous", `Cannot take the branch ${db}@${branch} back: it keeps changing`, {
@@ -130,30 +144,19 @@ export async function materializeLineage(
   if (segments.length === 0) {
     const key = snapshotKey(lineage, options.epoch, txid, snapshot!.codec);
     await translated("Cannot copy a snapshot", async () => {
-      if (snapshot!.codec === "raw") {
-        await backend.copy(imageIndexKey(snapshot!.key), imageIndexKey(key));
-      }
+      if (snapshot!.codec === "raw") await backend.copy(imageIndexKey(snapshot!.key), imageIndexKey(key));
       await backend.copy(snapshot!.key, key);
     });
-    return {
-      lineage,
-      head: { ...point.head, kind: "snapshot" },
-      mode: "materialized",
-      path: "fast",
-      stored_bytes: snapshot!.size,
-    };
+    const head: Head = { ...point.head, kind: "snapshot" };
+    return { lineage, head, mode: "materialized", path: "fast", stored_bytes: snapshot!.size };
   }
   // From the objects, which are checked on the way: an entry of the cache is not verified, and this is permanent.
   const path = context.workspace.beside(join(context.workspace.root, "tmp", "image"));
   try {
     await materialize(backend, point.chain, point.head.digest, path, options);
-    const image = ImageFile.open(path);
-    try {
-      const written = await writeSnapshot(backend, place, { txid, image, clone_path: path, ...options });
-      return { lineage, head: written.head, mode: "materialized", path: "slow", stored_bytes: written.stored_bytes };
-    } finally {
-      image.close();
-    }
+    using image = ImageFile.open(path);
+    const { head, stored_bytes } = await writeSnapshot(backend, place, { txid, image, clone_path: path, ...options });
+    return { lineage, head, mode: "materialized", path: "slow", stored_bytes };
   } finally {
     discard(path);
   }

@@ -1,33 +1,29 @@
 /**
- * export, diff and verify: what reads a branch's stored content and changes nothing.
+ * export and diff: what reads a branch's stored content and changes nothing.
  */
 
-import { Buffer } from "node:buffer";
-import { dirname, join } from "node:path/posix";
-import { nextTurn } from "../../clock.ts";
-import { hasCode, TaskdError } from "../../errors.ts";
+import { dirname } from "node:path/posix";
+import { TaskdError } from "../../errors.ts";
 import { discard, fileError, fsyncDirectory, removeIfPresent } from "../../fs.ts";
 import { placeInside, resolve } from "../../real_path.ts";
-import { ImageFile, stampFile } from "../../sqlite/checkout_file.ts";
-import { integrityCheck } from "../../sqlite/integrity.ts";
-import { diffRows } from "../../sqlite/row_diff.ts";
-import { pointAt, pointIn, type StoreContext } from "../context.ts";
+import { leaveWalMode, stampFile } from "../../sqlite/checkout_file.ts";
+import type { RowPage } from "../../sqlite/diff_result.ts";
+import { compareDatabases, differingRows } from "../../sqlite/row_diff.ts";
+import { pointAt, type StoreContext } from "../context.ts";
+import { takeFile } from "../file_in_use.ts";
+import { leftOut } from "../left_out.ts";
 import { materialize } from "../materialize.ts";
 import { type Address, formatAddress, type Txid } from "../names.ts";
-import type { DiffResult, LongOptions, VerifyResult } from "../results.ts";
-
-/** Bytes compared at once. */
-const COMPARE_BYTES = 1 << 20;
+import type { DiffOptions, DiffResult, DiffRowsOptions, LeftOut, LongOptions, WaitOptions } from "../results.ts";
 
 /** The store's own files and folders in its directory. */
 const OWN_PARTS: ReadonlySet<string> = new Set(
-  "bstore.json copying.json workspace.json refs data gc checkouts checkouts-ro holders tmp daemon.lock .taskd".split(
-    " ",
-  ),
+  "bstore.json copying.json workspace.json scrub.json refs data gc checkouts checkouts-ro damaged holders tmp daemon.lock .taskd"
+    .split(" "),
 );
 
 /** Answer of export. */
-export interface ExportResult {
+export interface ExportResult extends LeftOut {
   /** Absolute path of the file. */
   path: string;
   /** Transaction it holds. */
@@ -41,7 +37,7 @@ export async function exportTo(
   context: StoreContext,
   address: Address,
   target: string,
-  options: { force?: boolean } & LongOptions = {},
+  options: { force?: boolean } & WaitOptions & LongOptions = {},
 ): Promise<ExportResult> {
   const file = resolve(target);
   const point = await pointAt(context, address);
@@ -59,13 +55,10 @@ export async function exportTo(
   else for (const suffix of ["-wal", "-journal"]) refuseLeftLog(file + suffix, attempted);
   const built = await materialize(context.backend, point.chain, point.head.digest, temporary, options);
   try {
-    if (options.force) {
-      // A -wal that was left beside the old file must never meet the new one.
-      for (const suffix of ["-wal", "-shm", "-journal"]) {
-        removeIfPresent(file + suffix);
-      }
-      Deno.renameSync(temporary, file);
-    } else {
+    if (point.ref.journal === "rollback") leaveWalMode(temporary);
+    using old = await takeFile(file, attempted, { ...options, clock: context.clock });
+    if (options.force) old.replace(temporary, ["-wal", "-shm", "-journal"].map((suffix) => file + suffix));
+    else {
       // link, unlike rename, refuses a file that has come up meanwhile.
       Deno.linkSync(temporary, file);
       Deno.removeSync(temporary);
@@ -75,7 +68,7 @@ export async function exportTo(
     discard(temporary);
     throw fileError(error, attempted);
   }
-  return { path: file, txid: point.head.txid, size_bytes: built.size_bytes };
+  return { path: file, txid: point.head.txid, size_bytes: built.size_bytes, ...await leftOut(context, point) };
 }
 
 /** An export with `force` replaces files, but never the store's objects or checkouts, whose edits are nowhere else. */
@@ -104,12 +97,8 @@ function refuseTarget(file: string, attempted: string, { force, hint }: { force:
     if (error instanceof Deno.errors.NotFound) return;
     throw fileError(error, attempted);
   }
-  if (!found.isFile) {
-    throw new TaskdError("denied", `${attempted}: it is not a plain file`);
-  }
-  if (!force) {
-    throw new TaskdError("already_exists", `${attempted}: it exists already`, { hint });
-  }
+  if (!found.isFile) throw new TaskdError("denied", `${attempted}: it is not a plain file`);
+  if (!force) throw new TaskdError("already_exists", `${attempted}: it exists already`, { hint });
 }
 
 /** Refuses the log of a file that is gone: SQLite would take it for the new one's, and bring back what it holds. */
@@ -124,87 +113,29 @@ export async function diff(
   context: StoreContext,
   a: Address,
   b: Address,
-  options: { tables?: string[]; rows?: number } & LongOptions = {},
+  options: DiffOptions & LongOptions = {},
 ): Promise<DiffResult> {
-  const answer = { a: formatAddress(a), b: formatAddress(b) };
   const [left, right] = [await pointAt(context, a), await pointAt(context, b)];
+  const answer = { a: formatAddress(a), b: formatAddress(b), ...await leftOut(context, left, right) };
   if (left.chain.id === right.chain.id) {
-    return { ...answer, identical: true, pages_changed: 0, tables: [] };
+    const same = { settings: [], definitions: [], tables: [], other_pages: [], problems: [] };
+    return { ...answer, identical: true, pages_changed: 0, ...same };
   }
   using left_image = await context.cache.image(a.db, left.chain, left.head.digest, options);
   using right_image = await context.cache.image(b.db, right.chain, right.head.digest, options);
-  const pages_changed = await countChangedPages(left_image.path, right_image.path);
-  if (pages_changed === 0) {
-    return { ...answer, identical: true, pages_changed, tables: [] };
-  }
-  const tables = await diffRows(left_image.path, right_image.path, {
-    ...(options.tables === undefined ? {} : { tables: options.tables }),
-    ...(options.rows === undefined ? {} : { rows: options.rows }),
-    signal: options.signal,
-  });
-  return { ...answer, identical: false, pages_changed, tables };
+  const found = await compareDatabases(left_image.path, right_image.path, options);
+  return { ...answer, identical: found.pages_changed === 0, ...found };
 }
 
-async function countChangedPages(left: string, right: string): Promise<number> {
-  const [a, b] = [ImageFile.open(left), ImageFile.open(right)];
-  try {
-    if (a.page_size !== b.page_size) {
-      return Math.max(a.page_count, b.page_count);
-    }
-    const shared = Math.min(a.page_count, b.page_count);
-    const most = Math.max(1, Math.floor(COMPARE_BYTES / a.page_size));
-    const [a_bytes, b_bytes] = [new Uint8Array(most * a.page_size), new Uint8Array(most * a.page_size)];
-    let changed = Math.abs(a.page_count - b.page_count);
-    for (let first = 1; first <= shared; first += most) {
-      const count = Math.min(most, shared - first + 1);
-      a.readPages(first, count, a_bytes);
-      b.readPages(first, count, b_bytes);
-      for (let at = 0; at < count * a.page_size; at += a.page_size) {
-        const end = at + a.page_size;
-        if (Buffer.compare(a_bytes.subarray(at, end), b_bytes.subarray(at, end)) !== 0) changed++;
-      }
-      await nextTurn();
-    }
-    return changed;
-  } finally {
-    a.close();
-    b.close();
-  }
-}
-
-/** Rebuilds an address from its objects, checks every checksum and runs SQLite's integrity_check on the result. */
-export async function verify(
+export async function diffRows(
   context: StoreContext,
-  address: Address,
-  options: LongOptions = {},
-): Promise<VerifyResult> {
-  const { db, branch } = address;
-  const answer: VerifyResult = { db, branch, txid: 0, ok: false, objects: 0, pages: 0, problems: [] };
-  const path = context.workspace.beside(join(context.workspace.root, "tmp", "verify"));
-  try {
-    // What was remembered of the chain is not evidence.
-    context.chains.forget();
-    const { ref } = await context.refs.read(db, branch);
-    answer.txid = ref.txid;
-    const point = await pointIn(context, address, ref);
-    answer.txid = point.head.txid;
-    answer.objects = point.chain.objects.length;
-    const built = await materialize(context.backend, point.chain, point.head.digest, path, options);
-    answer.pages = built.page_count;
-    answer.problems = integrityCheck(path);
-  } catch (error) {
-    if (!hasCode(error, "corrupt", "chain_gap", "unsupported_format") && !isMissingObject(error)) {
-      throw error;
-    }
-    answer.problems = [(error as Error).message];
-  } finally {
-    discard(path);
-  }
-  answer.ok = answer.problems.length === 0;
-  return answer;
-}
-
-/** An object that is listed and then gone, or a lost companion, is a finding about the store. */
-function isMissingObject(error: unknown): boolean {
-  return hasCode(error, "not_found") && /data\/[0-9a-f]{32}\//.test(error.message);
+  a: Address,
+  b: Address,
+  table: string,
+  options: DiffRowsOptions & LongOptions = {},
+): Promise<RowPage> {
+  const [left, right] = [await pointAt(context, a), await pointAt(context, b)];
+  using left_image = await context.held_images.take(a.db, left.chain, left.head.digest, options);
+  using right_image = await context.held_images.take(b.db, right.chain, right.head.digest, options);
+  return await differingRows(left_image.path, right_image.path, table, options);
 }

@@ -3,6 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { MIN_XFS_MB, mountReadOnlyView, whyNotMountable, withMount } from "../../../tests/support/mounts.ts";
 import { at, fails, makeDatabase, openAt, rows, sql, withApp } from "../../../tests/support/stores.ts";
 import { whyNoStrace } from "../../../tests/support/strace.ts";
+import { CaptureSession } from "../../capture/session.ts";
 import { imageIndexKey } from "../keys.ts";
 
 const NO_XFS = await whyNotMountable("xfs");
@@ -125,7 +126,11 @@ Deno.test("diff() reports differences by page and by row, and equal content as i
       b: "app@same",
       identical: true,
       pages_changed: 0,
+      settings: [],
+      definitions: [],
       tables: [],
+      other_pages: [],
+      problems: [],
     });
     const { path } = await store.checkout(at("app@same"));
     sql(path, "UPDATE t SET v = 'two' WHERE v = '2'", "INSERT INTO t VALUES('3')", "CREATE TABLE u(v)");
@@ -286,6 +291,22 @@ Deno.test("files that diff() and verify() build are removed afterwards", () =>
     assertEquals([...Deno.readDirSync(`${directory}/tmp`)], []);
   }));
 
+Deno.test("the next page of rows is read from the images of the first, which go with the store", () =>
+  withApp([1, 2, 3], async ({ store, directory, faults }) => {
+    const reads = async (after: { after?: string }) => {
+      faults.calls.length = 0;
+      const page = await store.diffRows(at("app@main@c1"), at("app"), "t", { rows: 1, ...after });
+      return { page, objects: faults.calls.filter(({ key }) => key.startsWith("data/")).length };
+    };
+    const first = await reads({});
+    assert(first.objects > 0 && first.page.next !== undefined);
+    const second = await reads({ after: first.page.next });
+    assertEquals([first.page.rows.length, second.page.rows.length], [1, 1]);
+    assertEquals([second.objects, [...Deno.readDirSync(`${directory}/tmp`)].length], [0, 2]);
+    store.close();
+    assertEquals([...Deno.readDirSync(`${directory}/tmp`)], []);
+  }));
+
 Deno.test({
   name: `branches() of a store that may only be read says which checkouts it could not look into${NO_XFS}`,
   ignore: NO_XFS !== "",
@@ -342,6 +363,52 @@ Deno.test({
         return /"mark (\w+)/.exec(line)?.[1] ?? [];
       });
       const between = steps.slice(steps.indexOf("begun") + 1, steps.indexOf("done"));
-      assertEquals(between, [`${file}.partial`, "link", directory]);
+      // The journal mode is set after the content.
+      assertEquals(between, [`${file}.partial`, `${file}.partial`, "link", directory]);
     }, { on_disk: true }),
+});
+
+Deno.test("an export has the journal mode that the imported database had, on every branch", async (t) => {
+  for (const mode of ["delete", "wal"] as const) {
+    await t.step(mode, () =>
+      withApp([], async ({ store, directory }) => {
+        const source = `${directory}/${mode}.db`;
+        sql(source, `PRAGMA journal_mode=${mode}`, "CREATE TABLE t(v)", "INSERT INTO t VALUES('x')");
+        await store.create("own", { from: source });
+        await store.fork(at("own"), "try");
+        await store.checkpoint(at("own@try"), "v1");
+        await store.destroy(at("own@try"));
+        await store.undo(at("own@try"));
+        const session = await CaptureSession.open(store, at("own@try"), { flush_every_ms: 0, snapshot_every: 16 });
+        sql(session.checkout, "INSERT INTO t VALUES('y')");
+        await session.close();
+        for (const address of ["own", "own@try", "own@try@v1", "own@try-pre-destroy"]) {
+          const out = `${directory}/${address}.db`;
+          await store.export(at(address), out);
+          assertEquals(rows(out, "PRAGMA journal_mode"), mode, address);
+        }
+        assertEquals(rows(`${directory}/own@try.db`), "x,y");
+        assertEquals((await store.verify(at("own@try"))).problems, []);
+      }));
+  }
+});
+
+Deno.test({
+  name: `a read-only checkout and an export open where nothing can be written${NO_XFS}`,
+  ignore: NO_XFS !== "",
+  fn: () =>
+    withMount("xfs", MIN_XFS_MB, (parent) =>
+      withApp([1, 2], async ({ store, directory }) => {
+        const { path } = await store.checkout(at("app@main@c1"));
+        assertEquals((await store.checkout(at("app@main@c1"))).source, "cached");
+        assertEquals((await store.verify(at("app@main@c1"))).problems, []);
+        await store.export(at("app"), `${directory}/out.db`);
+        await using view = await mountReadOnlyView(directory);
+        const files = [path.replace(directory, view.directory), `${view.directory}/out.db`];
+        assertEquals(files.map((file) => rows(file)), ["1", "1,2"]);
+        // An entry of an earlier version is in WAL mode, and is made anew.
+        Deno.chmodSync(path, 0o600);
+        sql(path, "PRAGMA journal_mode=WAL");
+        assertEquals(rows((await store.checkout(at("app@main@c1"))).path, "PRAGMA journal_mode"), "delete");
+      }, { parent })),
 });

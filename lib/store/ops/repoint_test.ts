@@ -1,9 +1,11 @@
 import { DatabaseSync } from "node:sqlite";
-import { assert, assertEquals } from "@std/assert";
-import { at, fails, rows, sql, stored, withApp } from "../../../tests/support/stores.ts";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { at, fails, OUTRIGHT, rows, sql, stored, withApp } from "../../../tests/support/stores.ts";
 import { CaptureSession } from "../../capture/session.ts";
 import { Checkouts } from "../checkouts.ts";
+import type { RepointResult } from "../results.ts";
 import { SAFETY_TTL_MS } from "../time_to_live.ts";
+import { writeTombstones } from "../tombstones.ts";
 
 const branchNames = async (store: { branches(): Promise<{ branch: string }[]> }) =>
   (await store.branches()).map(({ branch }) => branch).sort();
@@ -77,8 +79,33 @@ Deno.test("promote() gives a branch the head of another, and leaves that one alo
     await store.checkpoint(at("app"), "m");
     assertEquals([await stored(store, "app"), await stored(store, "app@work")], ["1,w,m", "1,w,later"]);
     for (const name of ["c1", "c2", "m"]) await stored(store, `app@main@${name}`);
-    await store.destroy(at("app@work"));
+    await store.destroy(at("app@work"), OUTRIGHT);
     assertEquals(await stored(store, "app@main@m"), "1,w,m");
+  }));
+
+Deno.test("promote() moves nothing when a branch does not stand where it is expected", () =>
+  withApp([1, 2], async ({ store, edit }) => {
+    await store.fork(at("app"), "try");
+    await edit("try", 3);
+    await store.checkpoint(at("app@try"), "c3");
+    const place = async (address: string) => {
+      const { lineage, txid } = await store.status(at(address));
+      return `${lineage}/${txid}`;
+    };
+    const [expected, expected_onto] = [await place("app@try"), await place("app")];
+    for (
+      const options of [
+        { expected: expected_onto },
+        { expected_onto: expected },
+        { expected, expected_onto: `${expected_onto}0` },
+      ]
+    ) await fails("conflict", store.promote(at("app@try"), at("app"), options));
+    await edit("try", 4);
+    await store.checkpoint(at("app@try"), "c4");
+    await fails("conflict", store.promote(at("app@try"), at("app"), { expected, expected_onto }));
+    assertEquals([await stored(store, "app"), await place("app")], ["1,2", expected_onto]);
+    await store.promote(at("app@try"), at("app"), { expected: await place("app@try"), expected_onto });
+    assertEquals(await stored(store, "app"), "1,2,3,4");
   }));
 
 Deno.test("rollback and promote refuse what makes no sense", () =>
@@ -102,12 +129,40 @@ Deno.test("a clean checkout follows its branch; one with edits stays as it is, a
     assertEquals((await store.rollback(at("app@main@c1"))).checkout_refreshed, true);
     assertEquals([rows(path), (await store.status(at("app"))).state], ["1", "idle"]);
     sql(path, "INSERT INTO t VALUES('unsaved')");
-    assertEquals((await store.rollback(at("app@main@c2"))).checkout_refreshed, false);
+    assertEquals((await store.rollback(at("app@main@c2"), { safety: false })).checkout_refreshed, false);
     assertEquals([rows(path), (await store.status(at("app"))).state], ["1,unsaved", "detached"]);
     await fails("dirty", store.checkout(at("app")));
     await fails("dirty", store.checkpoint(at("app"), "nope"));
     await store.checkout(at("app"), { force: true });
     assertEquals([rows(path), (await store.status(at("app"))).state], ["1,2", "idle"]);
+  }));
+
+Deno.test("edits in the checkout of a branch that moves are in its safety branch", () =>
+  withApp([1, 2], async ({ store, edit }) => {
+    const path = await edit("main", "unsaved");
+    const { safety_branch, checkout_refreshed, checkout_problem } = await store.rollback(at("app@main@c1"));
+    assertEquals([safety_branch, checkout_refreshed], ["main-pre-rollback", false]);
+    assertStringIncludes(checkout_problem!, "kept in app@main-pre-rollback");
+    assertEquals(await stored(store, "app@main-pre-rollback"), "1,2,unsaved");
+    assertEquals([rows(path), (await store.status(at("app"))).state], ["1,2,unsaved", "detached"]);
+    await store.checkout(at("app"));
+    assertEquals([rows(path), (await store.status(at("app"))).state], ["1", "idle"]);
+  }));
+
+Deno.test("a checkout that has to follow is replaced once its edits are kept, else nothing moves", () =>
+  withApp([1, 2], async ({ store, edit }) => {
+    const path = await edit("main", "unsaved");
+    await fails("dirty", store.rollback(at("app@main@c1"), { refuse_in_use: true, safety: false }));
+    assertEquals([rows(path), await stored(store, "app")], ["1,2,unsaved", "1,2"]);
+    const { checkout_refreshed } = await store.rollback(at("app@main@c1"), { refuse_in_use: true });
+    assertEquals([checkout_refreshed, rows(path), (await store.status(at("app"))).state], [true, "1", "idle"]);
+    assertEquals(await stored(store, "app@main-pre-rollback"), "1,2,unsaved");
+    await fails(
+      "dirty",
+      (sql(path, "INSERT INTO t VALUES('more')"), store.undo(at("app"), { refuse_in_use: true, safety: false })),
+    );
+    await store.undo(at("app"), { refuse_in_use: true });
+    assertEquals(rows(path), "1,2,unsaved");
   }));
 
 Deno.test("a branch that has no checkout leaves none behind when it moves", () =>
@@ -150,7 +205,7 @@ Deno.test("an edit that lands while a rollback or promote is under way is not ov
   }
 });
 
-Deno.test("an edit that lands while a checkout is being refreshed is not overwritten", () =>
+Deno.test("an application that comes up while its checkout is replaced is kept waiting", () =>
   withApp([1, 2], async ({ store, edit, faults }) => {
     const path = await edit("main");
     // Detached and clean: the branch moved from elsewhere.
@@ -163,13 +218,14 @@ Deno.test("an edit that lands while a checkout is being refreshed is not overwri
     faults.plan = ({ method }) => {
       if (!landed && method === "getStream") {
         landed = true;
-        sql(path, "INSERT INTO t VALUES('landed')");
+        assertThrows(() => sql(path, "INSERT INTO t VALUES('landed')"), Error, "locked");
       }
       return undefined;
     };
-    await fails("dirty", store.checkout(at("app")));
+    await store.checkout(at("app"));
     assert(landed);
-    assertEquals(rows(path), "1,2,landed");
+    sql(path, "INSERT INTO t VALUES('after')");
+    assertEquals(rows(path), "1,after");
   }));
 
 Deno.test("a failed or interrupted rollback leaves the branch and the list of branches unchanged", () =>
@@ -233,6 +289,29 @@ Deno.test("everything materializes at the depth floor, and shares below it", () 
     assertEquals(await stored(store, "app@f16"), Array.from({ length: 16 }, (_, i) => i + 1).join(","));
   }));
 
+Deno.test("a checkout follows its branch to a point that is shared with it, or copied for it", () =>
+  withApp([1], async ({ store }) => {
+    // By a session, so that there are segments: a copy of a snapshot is the same object.
+    const session = await CaptureSession.open(store, at("app"), { flush_every_ms: 0, snapshot_every: 16 });
+    const path = session.checkout;
+    for (const value of [2, 3]) {
+      sql(path, `INSERT INTO t VALUES(${value})`);
+      await session.checkpoint(`s${value}`);
+    }
+    await session.close();
+    await store.fork(at("app@main@s2"), "other");
+    const moves: [string, () => Promise<RepointResult>][] = [
+      ["1,2", () => store.rollback(at("app@main@s2"), { materialize: true })],
+      ["1,2,3", () => store.rollback(at("app@main@s3"))],
+      ["1,2", () => store.undo(at("app"))],
+      ["1,2", () => store.promote(at("app@other"), at("app"), { materialize: true })],
+    ];
+    for (const [expected, move] of moves) {
+      assertEquals((await move()).checkout_problem, undefined);
+      assertEquals(rows(path), expected);
+    }
+  }));
+
 Deno.test("a head that cannot be kept is not left", () =>
   withApp([1, 2], async ({ store, faults }) => {
     faults.plan = ({ method, key }) =>
@@ -259,7 +338,7 @@ Deno.test("a shared branch that is given a full copy is materialized, and says s
 
 /** Has an application commit right after a checkout was inspected by size and time, or compared whole. */
 async function withEditAfter(step: "look" | "comparison", work: () => Promise<void>): Promise<void> {
-  const { inspect, open } = Checkouts.prototype;
+  const { inspect, restore } = Checkouts.prototype;
   const edit = (path: string) => sql(path, "INSERT INTO t VALUES('edit')");
   if (step === "look") {
     Checkouts.prototype.inspect = function (target) {
@@ -269,35 +348,29 @@ async function withEditAfter(step: "look" | "comparison", work: () => Promise<vo
       return view;
     };
   } else {
-    Checkouts.prototype.open = function (path) {
-      const quiet = open.call(this, path);
-      const release = () => {
-        quiet[Symbol.dispose]();
-        Checkouts.prototype.open = open;
-        edit(path);
-      };
-      return { ...quiet, [Symbol.dispose]: release };
+    Checkouts.prototype.restore = function (target, options) {
+      Checkouts.prototype.restore = restore;
+      edit(this.inspect(target)!.path);
+      return restore.call(this, target, options);
     };
   }
   try {
     await work();
   } finally {
-    Object.assign(Checkouts.prototype, { inspect, open });
+    Object.assign(Checkouts.prototype, { inspect, restore });
   }
 }
 
 Deno.test("an edit that comes right after its checkout was seen to be stored is never dropped", async (t) => {
-  for (const step of ["look", "comparison"] as const) {
-    await t.step(`by a rollback, after the ${step}`, () =>
-      withApp([1, 2], async ({ store, edit }) => {
-        const path = await edit("main");
-        if (step === "comparison") Deno.utimeSync(path, 1, 1);
-        await withEditAfter(step, async () => {
-          assertEquals((await store.rollback(at("app@main@c1"))).checkout_refreshed, false);
-        });
-        assertEquals([rows(path), (await store.status(at("app"))).state], ["1,2,edit", "detached"]);
-      }));
-  }
+  // What a rollback compares it has taken: nothing comes in between.
+  await t.step("by a rollback, after the look", () =>
+    withApp([1, 2], async ({ store, edit }) => {
+      const path = await edit("main");
+      await withEditAfter("look", async () => {
+        assertEquals((await store.rollback(at("app@main@c1"))).checkout_refreshed, false);
+      });
+      assertEquals([rows(path), (await store.status(at("app"))).state], ["1,2,edit", "detached"]);
+    }));
   await t.step("by a session that opens, after the comparison", () =>
     withApp([1, 2], async ({ store, edit }) => {
       const path = await edit("main");
@@ -308,3 +381,12 @@ Deno.test("an edit that comes right after its checkout was seen to be stored is 
       assertEquals(rows(path), "1,2,edit");
     }));
 });
+
+Deno.test("compact() of a branch whose objects are being removed says that it could not be compacted", () =>
+  withApp([1], async ({ store }) => {
+    const at_time = "2026-01-01T00:00:00.000Z";
+    const { lineage } = (await store.context.refs.read("app", "main")).ref;
+    await writeTombstones(store.context, [{ lineage, at: at_time, doomed: at_time }], undefined);
+    const { message } = await fails("conflict", store.compact(at("app")));
+    assert(message.startsWith("Cannot compact app@main: what it builds upon"), message);
+  }));

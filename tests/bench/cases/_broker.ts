@@ -7,7 +7,8 @@ import type { BrokerClient } from "../../../broker/client/client.ts";
 import { BrokerHome, type DemoRuntime } from "../../../cli/demo/broker_home.ts";
 import { GitBench } from "../../broker/git/bench.ts";
 import { type Asked, ModelServer, type Scripted } from "../../support/model_server.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
+import { TASKD_ENTRY } from "../process.ts";
 
 /** Of the model, as the broker holds it. */
 const KEY = "sk-bench-key-0123456789";
@@ -43,7 +44,16 @@ export async function wholeBroker(place: Place, runtime: DemoRuntime, config = "
   // No task of a benchmark has a database.
   const store_socket = join(dir, "none.sock");
   const host = { home: Deno.env.get("HOME") ?? "/", env: (name: string) => Deno.env.get(name) };
-  const home = await BrokerHome.make({ dir, host, runtime, model_url: model.url, api_key: KEY, store_socket, signal });
+  const home = await BrokerHome.make({
+    dir,
+    host,
+    runtime,
+    model_url: model.url,
+    api_key: KEY,
+    store_socket,
+    entry: TASKD_ENTRY,
+    signal,
+  });
   const path = join(home.taskd, "config.yaml");
   const text = (await Deno.readTextFile(path))
     .replace(/^network: .*$/m, `network: ${NETWORK}`).replace(/^gateway_ip: .*$/m, `gateway_ip: ${GATEWAY_IP}`);

@@ -8,7 +8,7 @@ import type { Address } from "../../../lib/store/names.ts";
 import type { CreateResult } from "../../../lib/store/results.ts";
 import type { Store } from "../../../lib/store/store.ts";
 import { type Bench, settle } from "../bench.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 
 /** Name of the database in every case. */
 export const DB = "shop";

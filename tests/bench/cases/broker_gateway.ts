@@ -6,7 +6,7 @@
 import type { Bench, BenchCase } from "../bench.ts";
 import { GATEWAY_SERVER, type Listening, VENDOR_SERVER } from "../broker_gateway_server.ts";
 import { helperProcess } from "../helper.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { residentBytes } from "../process.ts";
 import { nearestRank } from "../stats.ts";
 
@@ -23,8 +23,8 @@ export const gateway: BenchCase = {
   places: "plain",
   async run(bench, place) {
     await using vendor = await helperProcess(VENDOR_SERVER);
-    await using through = await helperProcess(GATEWAY_SERVER, [`http://127.0.0.1:${vendor.told.port}`]);
-    const ways = { direct: vendor.told, "through the gateway": through.told };
+    await using through = await helperProcess(GATEWAY_SERVER, [`http://127.0.0.1:${vendor.reported.port}`]);
+    const ways = { direct: vendor.reported, "through the gateway": through.reported };
     const plain = Object.values(ways).map((way) => requestText(way, false));
     await latency(bench, place, ways, plain);
     await throughput(bench, place, ways, plain);

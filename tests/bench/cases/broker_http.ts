@@ -9,7 +9,7 @@ import { plainGit } from "../../broker/git/bench.ts";
 import type { Bench, BenchCase } from "../bench.ts";
 import { EVENTS_SERVER, type EventsServer } from "../broker_events_server.ts";
 import { helperProcess } from "../helper.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { elapsed, interleave, sample } from "../stats.ts";
 import { type WholeBroker, wholeBroker } from "./_broker.ts";
 
@@ -22,7 +22,7 @@ export const api: BenchCase = {
   title: "Speak to the broker",
   method:
     "A broker started by `taskd start`, its unix socket, a local bare repository and the embedded runtime, one task after the other. `submit` is answered once the task's first row is on the disk; " +
-    "beside it, a file of 1 KB made durable by write, fsync and rename. `approve to pushed` ends when the stream of events tells the result; beside it, `git push` of a commit by hand. Events are rows of a trace, each of them durable before " +
+    "beside it, a file of 1 KB made durable by write, fsync and rename. `approve to pushed` ends when the stream of events reports the result; beside it, `git push` of a commit by hand. Events are rows of a trace, each of them durable before " +
     "it is sent, over streams of server-sent events of one task to clients in the measuring process; an event counts once, however many receive it.",
   places: "plain",
   async run(bench, place) {
@@ -88,7 +88,7 @@ async function handPusher({ origin, root }: WholeBroker["git"]): Promise<(round:
 async function events(bench: Bench, place: Place): Promise<void> {
   await using server = await helperProcess(EVENTS_SERVER, [join(place.dir, "events")]);
   for (const subscribers of [1, 100]) {
-    const rates = await eventRates(bench, server.told, subscribers);
+    const rates = await eventRates(bench, server.reported, subscribers);
     bench.add(place, `events to ${subscribers}`, "events/s", rates, { beside: "events to 1" });
   }
 }
@@ -102,13 +102,13 @@ async function eventRates(
   const client = new BrokerClient({ socket });
   const after = (await client.task(id)).seq;
   const seen = new Array<number>(subscribers).fill(after);
-  let wanted = Infinity;
+  let expected = Infinity;
   let all = Promise.withResolvers<void>();
   const following = seen.map(async (_, index) => {
     try {
       for await (const { id: seq = 0 } of client.events(id, { after, signal: leave.signal })) {
         seen[index] = seq;
-        if (seq >= wanted && seen.every((each) => each >= wanted)) all.resolve();
+        if (seq >= expected && seen.every((each) => each >= expected)) all.resolve();
       }
     } catch (error) {
       if (!leave.signal.aborted) all.reject(error);
@@ -117,7 +117,7 @@ async function eventRates(
   let at = after;
   const round = async () => {
     at += ROUND_EVENTS;
-    wanted = at;
+    expected = at;
     all = Promise.withResolvers();
     const took_ms = await elapsed(async () => {
       await fetch(`${rows_url}/${ROUND_EVENTS}`, { method: "POST" }).then((answer) => answer.body?.cancel());

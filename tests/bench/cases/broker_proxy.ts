@@ -5,7 +5,7 @@
 import { join } from "@std/path/join";
 import type { Bench, BenchCase } from "../bench.ts";
 import { EGRESS_SERVER, HOST, PROXY_SERVER } from "../broker_proxy_server.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { helperProcess } from "../helper.ts";
 import { freePort, output, residentBytes, run } from "../process.ts";
 import { interleave, type Measure } from "../stats.ts";
@@ -34,11 +34,11 @@ export const proxy: BenchCase = {
   places: "plain",
   async run(bench, place) {
     await using server = await helperProcess(EGRESS_SERVER);
-    const { port } = server.told;
+    const { port } = server.reported;
     const direct: Way = { name: "direct", open: () => Deno.connect({ hostname: "127.0.0.1", port }) };
     await using own = await helperProcess(PROXY_SERVER, [String(port), join(place.dir, "log")]);
-    const field = basic(own.told.password);
-    const ways = [direct, { name: "taskd", open: () => connectThrough(own.told.port, `${HOST}:${port}`, field) }];
+    const field = basic(own.reported.password);
+    const ways = [direct, { name: "taskd", open: () => connectThrough(own.reported.port, `${HOST}:${port}`, field) }];
     await using squid = await startSquid(bench, port);
     if (squid !== undefined) ways.push(squid.way);
     await compare(bench, place, ways);
@@ -149,7 +149,7 @@ async function startSquid(
     bench.skip("squid", "it is not installed");
     return undefined;
   }
-  // It becomes nobody, who may not enter the benchmark's directory.
+  // It becomes the user nobody, who may not enter the benchmark's directory.
   const run_dir = await Deno.makeTempDir({ prefix: "taskd-bench-squid-" });
   await Deno.chmod(run_dir, 0o777);
   const password = "of-benchmarks-only";

@@ -6,7 +6,7 @@ import { join } from "@std/path/join";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";
 import { podman, testImages, type TestRuntime, testRuntime, WITHOUT_PODMAN } from "../../support/podman.ts";
 import type { Bench, BenchCase } from "../bench.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { run } from "../process.ts";
 import { elapsed, interleave } from "../stats.ts";
 import { NETWORK, wholeBroker } from "./_broker.ts";

@@ -11,8 +11,8 @@ import { anyLife, plantTrace, START_MS } from "../../broker/task/lives.ts";
 import { SeededRandom } from "../../support/writers/random.ts";
 import { type Bench, type BenchCase, settle } from "../bench.ts";
 import type { Target } from "../figures.ts";
-import type { Place } from "../places.ts";
-import { run } from "../process.ts";
+import type { Place } from "../file_systems.ts";
+import { run, TASKD_ENTRY } from "../process.ts";
 import { elapsed, interleave } from "../stats.ts";
 
 /** Between two tasks: a hundred thousand are 69 days. */
@@ -53,7 +53,7 @@ async function measure(bench: Bench, place: Place, tasks: number): Promise<void>
   await (await TaskStore.open(audit_root)).close();
   await settle(place);
   const index = indexPath(audit_root);
-  const [program, args] = ownCommand(["stats", "--json"]);
+  const [program, args] = ownCommand(TASKD_ENTRY, ["stats", "--json"]);
   // Deno would look for its cache below HOME.
   const { denoDir } = JSON.parse(await run(Deno.execPath(), ["info", "--json"])) as { denoDir: string };
   const taskd = async () => {
@@ -64,10 +64,10 @@ async function measure(bench: Bench, place: Place, tasks: number): Promise<void>
     }).output();
     if (!success) throw new Error(new TextDecoder().decode(stderr));
     const said = JSON.parse(new TextDecoder().decode(stdout)) as { tasks: number; damaged: number };
-    if (said.tasks !== tasks || said.damaged !== 0) throw new Error(`taskd stats tells of ${said.tasks} tasks`);
+    if (said.tasks !== tasks || said.damaged !== 0) throw new Error(`taskd stats counts ${said.tasks} tasks`);
   };
   const taken = await interleave({
-    version: () => elapsed(() => run(...ownCommand(["version"]))),
+    version: () => elapsed(() => run(...ownCommand(TASKD_ENTRY, ["version"]))),
     indexed: () => elapsed(taskd),
     no_index: async () => {
       await Deno.rename(index, `${index}.aside`);

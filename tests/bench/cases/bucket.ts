@@ -12,7 +12,7 @@ import type { Store } from "../../../lib/store/store.ts";
 import { startMinio } from "../../support/minio.ts";
 import { backendOptions, type S3Server } from "../../support/s3_server.ts";
 import type { Bench, BenchCase } from "../bench.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { elapsed, interleave, type Measure } from "../stats.ts";
 import { DB, MAIN } from "./_store.ts";
 import { QUIET } from "./session.ts";

@@ -5,7 +5,7 @@
 import { CaptureSession } from "../../../lib/capture/session.ts";
 import type { Bench, BenchCase } from "../bench.ts";
 import { commitOn } from "../committer_process.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { interleave, type Measure, sample } from "../stats.ts";
 import { MAIN, removeShopStore, type ShopStore, shopStore } from "./_store.ts";
 import { QUIET } from "./session.ts";

@@ -2,10 +2,11 @@
  * From a branch to a database file, in the three ways there are.
  */
 
+import { OUTRIGHT } from "../../support/stores.ts";
 import { join } from "@std/path/join";
 import { type Bench, type BenchCase, settle } from "../bench.ts";
 import { peers } from "../peers.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { run } from "../process.ts";
 import { elapsed, interleave, type Measure, sample } from "../stats.ts";
 import { DB, MAIN, removeShopStore, type ShopStore, shopStore } from "./_store.ts";
@@ -65,7 +66,7 @@ async function again(bench: Bench, place: Place, shop: ShopStore, size_mb: numbe
       source = (await shop.store.checkout(branch)).source;
     });
     if (place.clones && source !== "cached") throw new Error(`A cached chain was ${source} instead of cloned`);
-    await shop.store.destroy(branch, { force: true });
+    await shop.store.destroy(branch, OUTRIGHT);
     return ms;
   };
   const subjects = { "taskd checkout, again": cached, ...await peers(shop.file, place) };

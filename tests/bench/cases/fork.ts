@@ -2,10 +2,11 @@
  * What a branch costs, at any size of the database.
  */
 
+import { OUTRIGHT } from "../../support/stores.ts";
 import { join } from "@std/path/join";
 import type { Bench, BenchCase } from "../bench.ts";
 import { peers } from "../peers.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { elapsed, interleave, type Measure, sample } from "../stats.ts";
 import { DB, filesUnder, MAIN, removeShopStore, type ShopStore, shopStore } from "./_store.ts";
 
@@ -45,7 +46,7 @@ async function compare(bench: Bench, place: Place, shop: ShopStore, size_mb: num
       branch = await makeFork();
       await shop.store.checkout(branch);
     });
-    await shop.store.destroy(branch, { force: true });
+    await shop.store.destroy(branch, OUTRIGHT);
     return ms;
   };
   const subjects: Record<string, Measure> = { "taskd fork": forkOnly };

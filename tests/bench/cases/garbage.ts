@@ -5,8 +5,9 @@
 import { join } from "@std/path/join";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";
 import { openStore } from "../../../lib/store/open.ts";
+import { decodeRef, encodeRef, markOf } from "../../../lib/store/ref.ts";
 import type { BenchCase } from "../bench.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { elapsed } from "../stats.ts";
 
 /** Objects of each branch that was destroyed. */
@@ -48,14 +49,14 @@ async function fill(place: Place, { forks, destroyed }: { forks: number; destroy
     await store.fork({ db: "app", branch: "main" }, "fork");
   }
   // A fork is two small files: copied here, so that making the store takes seconds and not minutes.
-  const ref = await Deno.readTextFile(join(dir, "refs/app/fork.json"));
-  const { lineage } = JSON.parse(ref);
-  const base = await Deno.readFile(join(dir, "data", lineage, "base.json"));
+  const fork = decodeRef(await Deno.readFile(join(dir, "refs/app/fork.json")), "app@fork");
+  const base = await Deno.readFile(join(dir, "data", fork.lineage, "base.json"));
   for (let index = 1; index < forks; index++) {
     const own = randomHex(systemRandom, 16);
     await writeInto(join(dir, "data", own), "base.json", base);
-    const text = JSON.stringify({ ...JSON.parse(ref), lineage: own, nonce: randomHex(systemRandom, 8) });
-    await Deno.writeTextFile(join(dir, `refs/app/fork-${index}.json`), text);
+    const name = { db: "app", branch: `fork-${index}` };
+    const copy = encodeRef({ ...fork, lineage: own, of: markOf(name), nonce: randomHex(systemRandom, 8) });
+    await Deno.writeFile(join(dir, `refs/app/${name.branch}.json`), copy);
   }
   const content = new Uint8Array(200);
   for (let index = 0; index < destroyed; index++) {

@@ -8,12 +8,14 @@ import { api } from "./broker_http.ts";
 import { proxy } from "./broker_proxy.ts";
 import { sandbox } from "./broker_sandbox.ts";
 import { stats } from "./broker_stats.ts";
+import { beside } from "./beside.ts";
 import { bucket } from "./bucket.ts";
 import { capture, commits } from "./capture.ts";
 import { checkout } from "./checkout.ts";
 import { idle, startup } from "./daemon.ts";
 import { fork } from "./fork.ts";
 import { garbage } from "./garbage.ts";
+import { litestream } from "./litestream.ts";
 import { events, sessions } from "./serving.ts";
 import { flush, open } from "./session.ts";
 import { stored } from "./stored.ts";
@@ -25,6 +27,7 @@ const STORE_CASES: readonly BenchCase[] = [
   flush,
   capture,
   commits,
+  beside,
   stored,
   bucket,
   idle,
@@ -48,6 +51,14 @@ export const PARTS: readonly BenchPart[] = [
       "xfs is made in an image file on the other file system and shares blocks; ext4 cannot.",
     ],
     cases: STORE_CASES,
+  },
+  {
+    name: "peer",
+    title: "Branch store beside litestream",
+    method: [
+      "Both follow the write-ahead log of an SQLite database; both processes run on the same machine, on databases of the same bytes.",
+    ],
+    cases: [litestream],
   },
   {
     name: "broker",

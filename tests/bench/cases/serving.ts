@@ -8,8 +8,8 @@ import { type DaemonProcess, startStore } from "../../../cli/demo/own_process.ts
 import { subscribe } from "../../../lib/client/client.ts";
 import { openStore } from "../../../lib/store/open.ts";
 import type { Bench, BenchCase } from "../bench.ts";
-import type { Place } from "../places.ts";
-import { freePort, pause, processorShare, residentBytes } from "../process.ts";
+import type { Place } from "../file_systems.ts";
+import { freePort, pause, processorShare, residentBytes, TASKD_ENTRY } from "../process.ts";
 import { elapsed, sample } from "../stats.ts";
 
 const DB = "small";
@@ -28,7 +28,7 @@ async function startDaemon(place: Place): Promise<{ daemon: DaemonProcess<Client
   const socket = join(place.dir, "d.sock");
   const address = `127.0.0.1:${freePort()}`;
   const flags = ["-http", address, "-token", TOKEN];
-  const daemon = await startStore({ store, socket, flags, signal: new AbortController().signal });
+  const daemon = await startStore({ store, socket, flags, entry: TASKD_ENTRY, signal: new AbortController().signal });
   return { daemon, url: `http://${address}`, socket };
 }
 
@@ -117,7 +117,7 @@ async function rates(
   return samples;
 }
 
-/** Counts events and tells when enough have come. */
+/** Counts events and resolves when enough have come. */
 class Counter {
   #seen = 0;
   #more = Promise.withResolvers<void>();

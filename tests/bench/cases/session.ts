@@ -2,10 +2,11 @@
  * Opening sessions and making writes durable.
  */
 
+import { OUTRIGHT } from "../../support/stores.ts";
 import { DatabaseSync } from "node:sqlite";
 import { CaptureSession, type SessionOptions } from "../../../lib/capture/session.ts";
 import type { Bench, BenchCase } from "../bench.ts";
-import type { Place } from "../places.ts";
+import type { Place } from "../file_systems.ts";
 import { elapsed, interleave, type Measure, sample } from "../stats.ts";
 import { peers } from "../peers.ts";
 import { DB, MAIN, removeShopStore, shopStore } from "./_store.ts";
@@ -45,7 +46,7 @@ export const open: BenchCase = {
         await shop.store.fork(MAIN, branch.branch);
         await (await CaptureSession.open(shop.store, branch, QUIET)).close();
       });
-      await shop.store.destroy(branch, { force: true });
+      await shop.store.destroy(branch, OUTRIGHT);
       return ms;
     };
     const subjects = { "taskd fork + open + close": whole, ...await peers(shop.file, place) };

@@ -13,17 +13,17 @@ async function spend(audit_root: string, round: number, count: number): Promise<
     stdout: "piped",
     stderr: "inherit",
   }).spawn();
-  let told = "";
+  let printed = "";
   let killed = false;
   for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
-    told += text;
-    if (!killed && told.split("\n").length > count) {
+    printed += text;
+    if (!killed && printed.split("\n").length > count) {
       killed = true;
       child.kill("SIGKILL");
     }
   }
   await child.status;
-  return told.split("\n").slice(0, -1);
+  return printed.split("\n").slice(0, -1);
 }
 
 Deno.test("a broker that is killed at any moment loses no start, and no cost that it had written down", async () => {
@@ -32,9 +32,9 @@ Deno.test("a broker that is killed at any moment loses no start, and no cost tha
   Deno.mkdirSync(audit_root, { mode: 0o700 });
   const random = new SeededRandom(5);
   try {
-    const told: string[] = [];
+    const printed: string[] = [];
     for (let round = 0; round < 4; round++) {
-      told.push(...await spend(audit_root, round, random.between(1, 60)));
+      printed.push(...await spend(audit_root, round, random.between(1, 60)));
       const admission = await Admission.open({
         audit_root,
         settings: { ...DEFAULTS, global_budget_usd: 1e6, global_max_tasks: 1e6, global_window: 0 },
@@ -42,10 +42,10 @@ Deno.test("a broker that is killed at any moment loses no start, and no cost tha
       const { starts, spent_usd, damaged, in_flight_starts } = admission.ceiling();
       const traces = [...Deno.readDirSync(audit_root)].filter(({ name }) => name.endsWith(".jsonl")).length;
       assertEquals([starts - damaged, in_flight_starts], [traces, 0]);
-      assert(spent_usd >= told.length, `$${spent_usd} of ${told.length} ends`);
+      assert(spent_usd >= printed.length, `$${spent_usd} of ${printed.length} ends`);
       await admission.close();
     }
-    assertEquals(new Set(told).size, told.length);
+    assertEquals(new Set(printed).size, printed.length);
   } finally {
     await Deno.remove(place, { recursive: true });
   }

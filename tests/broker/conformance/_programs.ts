@@ -10,14 +10,18 @@ import { writeProgram } from "../../support/programs.ts";
 const CURL = "/usr/bin/curl";
 
 /** Defines a test whose agents ask by curl; without it the test is ignored, with the reason in its name. */
-export function programTest(name: string, run: () => Promise<void>): void {
+export function programTest(
+  name: string,
+  run: () => Promise<void>,
+  define: (definition: Deno.TestDefinition) => void = Deno.test,
+): void {
   let why = "";
   try {
     Deno.statSync(CURL);
   } catch {
     why = " (ignored: curl is not installed)";
   }
-  Deno.test({ name: `${name}${why}`, ignore: why !== "", fn: run });
+  define({ name: `${name}${why}`, ignore: why !== "", fn: run });
 }
 
 /** One request that came to a vendor. */

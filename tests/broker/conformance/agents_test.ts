@@ -5,6 +5,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { until } from "../engine/bench.ts";
 import { KEYS, ProgramBench, programTest } from "./_programs.ts";
+import { longTest } from "../../support/long.ts";
 
 const ENDPOINT = "compat:\n  base_url: http://localhost:9\n  model: own-model\n";
 
@@ -19,7 +20,7 @@ programTest("without a name a task gets agent_a, or the agent that default_agent
 
 // conformance: b2.effect.default_model b2.compat.model
 programTest(
-  "default_model is for agent_a and agent_b, behind a model that is named; the others have their own",
+  "default_model is for agent_a and agent_b, behind a named model; the others have their own",
   async () => {
     const cases = [
       ["agent_a", "default", ["--model", "default"]],
@@ -46,6 +47,7 @@ programTest(
     assertEquals((await empty.bench.reaches(free.id, "awaiting_approval")).model, undefined);
     assertEquals((await empty.added(free.id, "words.txt")).includes("--model"), false);
   },
+  longTest,
 );
 
 const ROADS = [["agent_a", "VENDORA_API_KEY", "x-api-key"], ["agent_b", "VENDORB_API_KEY", "authorization"], [
@@ -56,7 +58,7 @@ const ROADS = [["agent_a", "VENDORA_API_KEY", "x-api-key"], ["agent_b", "VENDORB
 
 // conformance: b1.vendor_keys b1.keys_file b1.keys_stay b2.effect.vendor_a_auth b2.effect.vendor_b_auth b5.credentials
 programTest(
-  "each vendor's key is found in the environment or in api-keys.env, goes out in its header and never in",
+  "each vendor's key comes from the environment or api-keys.env, and goes out in its header",
   async () => {
     for (const where of ["environment", "api-keys.env"]) {
       await using programs = await ProgramBench.start({ env: where === "environment" ? KEYS : {} });
@@ -134,12 +136,13 @@ wait; sort one.txt two.txt > statuses.txt; rm one.txt two.txt`,
 
 // conformance: b2.effect.task_max_inflight
 programTest(
-  "a task has one request in flight by default, two with task_max_inflight 2, any number with 0",
+  "a task has one request in flight by default, two with task_max_inflight 2, any with 0",
   async () => {
     assertEquals(await twoAtOnce(""), { statuses: ["200", "429"], asked: 1 });
     assertEquals(await twoAtOnce("task_max_inflight: 2\n"), { statuses: ["200", "200"], asked: 2 });
     assertEquals(await twoAtOnce("task_max_inflight: 0\n"), { statuses: ["200", "200"], asked: 2 });
   },
+  longTest,
 );
 
 // conformance: b2.effect.max_request_cost_usd
@@ -150,7 +153,7 @@ programTest("max_request_cost_usd is reserved before a request goes out", async 
     await programs.bench.reaches(id, "awaiting_approval");
     assertEquals(await programs.added(id, "status.txt"), [status], "the budget is the default's, $2");
   }
-});
+}, longTest);
 
 const REACHES = "for name in a b; do ${CURL} --silent --output /dev/null http://$name.example/; done";
 

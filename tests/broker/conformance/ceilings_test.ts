@@ -8,7 +8,7 @@ import { DAY_MS, figures, HOUR_MS, refusal, settlement, Site, START } from "../a
 
 const ended_at = "2026-01-01T00:00:00.000Z";
 
-/** Tasks that really cost something which nobody metered. */
+/** Tasks that really cost something which was not metered. */
 async function runUnmetered(site: Site, count: number): Promise<void> {
   for (let n = 0; n < count; n++) {
     const { id, claim } = site.begin();
@@ -78,7 +78,7 @@ Deno.test("spend ages out of either ceiling after the configured window, and no 
       await site.run(1);
       site.clock.advance(window_ms - 1);
       assertStringIncludes(refusal(site.admission)!.message, `in the last ${shown}`);
-      // The aggregate ceiling tells a thousandth of its window apart.
+      // The aggregate ceiling distinguishes thousandths of its window.
       site.clock.advance(window_ms / 1_000);
       assertEquals(refusal(site.admission), undefined, `${ceiling}, ${shown}`);
     }

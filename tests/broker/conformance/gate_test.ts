@@ -5,6 +5,7 @@
 import { assertEquals } from "@std/assert";
 import type { Scripted } from "../../support/model_server.ts";
 import { BrokerBench } from "../engine/bench.ts";
+import { longTest } from "../../support/long.ts";
 
 /** Two files, three lines. */
 const TWO_FILES: Scripted[] = [
@@ -25,7 +26,7 @@ const POLICIES: readonly [policy: string, outcome: string | undefined, reason: s
 
 // conformance: b2.diff_policy.max_files_changed b2.diff_policy.max_lines_changed b2.diff_policy.blocked_paths
 // conformance: b2.diff_policy.second_look_paths b2.diff_policy.globs b7.diff_policy
-Deno.test("a change at the diff policy's bounds comes to the gate, and one past them fails its task", async () => {
+longTest("a change at the diff policy's bounds comes to the gate, and one past them fails its task", async () => {
   for (const [policy, outcome, reason, second_look] of POLICIES) {
     await using bench = await BrokerBench.start({ script: TWO_FILES, config: `diff_policy:\n  ${policy}\n` });
     const { id } = await bench.submit();

@@ -10,6 +10,7 @@ import { serveBroker } from "../../../broker/serve.ts";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";
 import { podman, podmanTest, testImages } from "../../support/podman.ts";
 import { BrokerBench } from "../engine/bench.ts";
+import { longTest } from "../../support/long.ts";
 
 const exists = (path: string) => Deno.lstat(path).then(() => true, () => false);
 
@@ -19,7 +20,7 @@ function names(path: string, id: string): string[] {
 }
 
 // conformance: b2.effect.stage_root b2.effect.audit_root b2.effect.squid_run_dir b2.effect.cache_root
-Deno.test("stage, audit, proxy log and caches are at their variables' paths, else below ~/.taskd", async () => {
+longTest("stage, audit, proxy log and caches are at their variables' paths, else below ~/.taskd", async () => {
   const elsewhere = await Deno.makeTempDir();
   const moved = {
     STAGE_ROOT: join(elsewhere, "s"),
@@ -41,7 +42,7 @@ Deno.test("stage, audit, proxy log and caches are at their variables' paths, els
       const records = names(at("AUDIT_ROOT", "audit"), id).filter((name) => name.startsWith("ID"));
       assertEquals(records, ["ID.brief.json", "ID.diff", "ID.jsonl"]);
       assert(await exists(join(at("SQUID_RUN_DIR", "squid"), "access.log")));
-      assertEquals(names(at("TASKD_CACHE_ROOT", "cache"), id), ["entries", "lock", "staging", "trash"]);
+      assertEquals(names(at("TASKD_CACHE_ROOT", "cache"), id), ["entries", "lock", "mirrors", "staging", "trash"]);
       for (const usual of ["stage", "audit", "squid", "cache"]) {
         assertEquals(await exists(join(home, usual)), env !== moved, usual);
       }
@@ -58,7 +59,8 @@ Deno.test("a quota of 0 disables the cache, also where a profile enables it", as
     config: "profiles:\n  repos:\n    h.example/o/r: { cache: true }\n",
   });
   assertEquals((await bench.pushed()).outcome, "pushed");
-  assertEquals(await exists(join(bench.home, ".taskd", "cache")), false);
+  const kept = Array.from(Deno.readDirSync(join(bench.home, ".taskd", "cache")), ({ name }) => name);
+  assertEquals(kept, ["mirrors"]);
 });
 
 // conformance: b2.effect.log_json
@@ -84,7 +86,7 @@ Deno.test("a person at a terminal reads lines, and JSON with log_json or TASKD_L
       env: (name) => variables[name] ?? bench.env(name),
       write: (line) => lines.push(line),
       terminal: true,
-      overrides: { gh_paths: [] },
+      programs: { gh: [] },
     });
     await broker.stop();
     assert(lines.length > 0);

@@ -7,6 +7,7 @@ import { buildBrief } from "../../../broker/task/brief.ts";
 import { configure, EMBEDDED, makeBrokerPlace, startBroker } from "../../cli/support/broker_place.ts";
 import { CONTRACT_SETTINGS } from "../../conformance/broker_settings.ts";
 import { plantTrace, someOrder, staged } from "../task/lives.ts";
+import { longTest } from "../../support/long.ts";
 
 const CONFIG = `${EMBEDDED}task_timeout: 5400s
 diff_policy:
@@ -72,7 +73,7 @@ async function place() {
 }
 
 // conformance: b3.sources b4.explain.table b4.explain.resolves b4.explain.json b4.explain.hash b1.restart_applies
-Deno.test("policy explain prints the contract's forms without a broker, in sync and divergent", async () => {
+longTest("policy explain prints the contract's forms without a broker, in sync and divergent", async () => {
   await using host = await place();
   const table = async () => {
     const { code, stdout } = await host.taskd("policy", "explain");
@@ -121,7 +122,7 @@ Deno.test("policy explain prints the contract's forms without a broker, in sync 
 });
 
 // conformance: b1.commands b2.stats.offline b2.profiles.evidence b2.cache.brief
-Deno.test("the contract's commands work with a broker, and those of records without one", async () => {
+longTest("the contract's commands work with a broker, and those of records without one", async () => {
   await using host = await makeBrokerPlace();
   assertEquals((await host.json(["init"])).ok, true);
   const setup = ["setup", "--yes", "--runtime", "deno", "--agent", "agent_d", "--no-build-images"];

@@ -5,13 +5,14 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { BrokerBench } from "../engine/bench.ts";
 import { KEYS, ProgramBench, programTest } from "./_programs.ts";
+import { longTest } from "../../support/long.ts";
 
 const LOCKFILE = { "README.md": "# app\n", "package-lock.json": "{}\n" };
 const profile = (more: string) => `profiles:\n  repos:\n    "REPO":\n      setup: [["prepare", "a b"]]\n${more}`;
 
 // conformance: b2.profiles.cache b2.profiles.setup b2.profiles.stage b2.cache.brief b2.effect.cache_quota_gb b3.setting_up
 programTest(
-  "a profile runs in the work tree before the agent, and says of its cache: disabled, no lockfile, miss, hit",
+  "a profile runs before the agent; its cache is disabled, without lockfile, a miss or a hit",
   async () => {
     const table = [
       [profile(""), LOCKFILE, ["disabled", "disabled"]],
@@ -49,11 +50,12 @@ programTest(
       }
     }
   },
+  longTest,
 );
 
 // conformance: b2.effect.cache_quota_gb b2.effect.cache_root
 programTest(
-  "an entry is kept below cache_root while it fits into cache_quota_gb, and is made anew where it does not",
+  "an entry is kept below cache_root while it fits into cache_quota_gb, else made anew",
   async () => {
     // 100,000 bytes are a little less than 0.0001 GiB.
     for (const [quota, participations] of [["0.0001", ["miss", "hit"]], ["0.00009", ["miss", "miss"]]] as const) {
@@ -81,10 +83,11 @@ programTest(
       }
     }
   },
+  longTest,
 );
 
 // conformance: b2.compat.base_path
-Deno.test("a request of agent_d keeps /v1, or has compat.base_path in its place", async () => {
+longTest("a request of agent_d keeps /v1, or has compat.base_path in its place", async () => {
   for (const [base_path, prefix] of [["''", "/v1"], ["/v1/", "/v1"], ["/a/b", "/a/b"], ["/", ""]] as const) {
     await using bench = await BrokerBench.prepare();
     await Deno.writeTextFile(
@@ -105,7 +108,7 @@ compat: { base_url: ${bench.model.url}, base_path: ${base_path}, model: own-mode
 });
 
 // conformance: b2.compat.base_path b2.compat.model b2.compat.prices b2.compat.unlisted b1.agent_d_compat
-Deno.test("compat leads agent_d to its endpoint: path, model, and prices by name, by default or none", async () => {
+longTest("compat leads agent_d to its endpoint: path, model, and prices by name, by default or none", async () => {
   const table = [
     ["prices: { own-model: { input: 10, output: 10 } }", "0.0024", 0],
     ["prices: { default: { input: 20, output: 20 } }", "0.0048", 0],

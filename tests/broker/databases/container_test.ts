@@ -2,6 +2,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { streamed } from "../../support/vendor_stream.ts";
 import { changesOf, DataBench, RAISE } from "./_bench.ts";
+import { longTest } from "../../support/long.ts";
 
 /** A part of the address of a network that no other test has. */
 const NET = 83;
@@ -61,4 +62,4 @@ branch_store:
   assertEquals(done.outcome, "pushed", done.reason);
   assertEquals((await bench.rows()).length, 4);
   await bench.released();
-});
+}, longTest);

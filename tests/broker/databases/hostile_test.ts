@@ -142,7 +142,11 @@ Deno.test("what was committed to the log of a killed agent is taken, and the res
   assertEquals(report.tables.map(({ rows_removed }) => rows_removed), [1]);
   // In the journal mode that the store's file had.
   assertEquals([...Deno.readFileSync(image).subarray(18, 20)], [1, 1]);
-  assertEquals([...Deno.readDirSync(`${left.root}/work`)].map(({ name }) => name).sort(), ["base.db", "result.db"]);
+  assertEquals([...Deno.readDirSync(`${left.root}/work`)].map(({ name }) => name).sort(), [
+    "base.db",
+    "changeset",
+    "result.db",
+  ]);
 });
 
 Deno.test("a journal that names another file does not lead to that file's removal", async () => {
@@ -206,7 +210,7 @@ Deno.test("an index that never ends is left when the task ends", async () => {
   const slow = Array.from({ length: 20 }).reduce((inner) => `replace(hex(${inner}), '0', '')`, "zeroblob(100000000)");
   indexBy(left, `length(name || ${slow})`.replaceAll("'", "''"));
   const stop = new AbortController();
-  // A name of its own tells it from what other tests look at meanwhile.
+  // A name of its own distinguishes it from what other tests look at meanwhile.
   const deno = `${left.root}/deno`;
   await Deno.symlink(Deno.execPath(), deno);
   const inspecting = left.inspect(stop.signal, deno);
@@ -234,6 +238,34 @@ Deno.test("names and rows that a terminal would act on, and very many tables, co
   assertEquals([report.tables.length, report.more_tables], [100, 52]);
   assertEquals([report.schema.length, report.more_schema], [100, 51]);
   assert(report.tables.every(({ table }) => table.length <= 200));
+});
+
+Deno.test("names that are no text are refused: what two of them name looks alike", async () => {
+  const places = {
+    "a table": "CREATE TABLE odd_QQ1(a); CREATE TABLE odd_QQ2(a)",
+    "a column": "CREATE TABLE odd(odd_QQ1, odd_QQ2)",
+    "a generated column": "CREATE TABLE odd(a, odd_QQ1 AS (a) STORED)",
+    "an index": "CREATE TABLE odd(a); CREATE INDEX odd_QQ1 ON odd(a)",
+    "a view": "CREATE VIEW odd_QQ1 AS SELECT 1",
+    "a trigger": "CREATE TABLE odd(a); CREATE TRIGGER odd_QQ1 AFTER INSERT ON odd BEGIN SELECT 1; END",
+  };
+  for (const [place, sql] of Object.entries(places)) {
+    // UTF-16 has halves of pairs where UTF-8 has bytes that begin nothing; in a column's name SQLite makes characters of them.
+    for (const encoding of place.endsWith("column") ? ["UTF-8"] : ["UTF-8", "UTF-16le"]) {
+      const start = `PRAGMA encoding='${encoding}'; CREATE TABLE t(a)`;
+      for (const begins of [start, `${start}; ${sql}`]) {
+        await using left = new Left(begins);
+        left.change(begins === start ? sql : "INSERT INTO t VALUES (1)");
+        for (const path of [left.left, left.base]) {
+          const [from, to] = encoding === "UTF-8" ? ["515131", "fffe31"] : ["510051003100", "00d800d83100"];
+          const hex = Deno.readFileSync(path).toHex();
+          Deno.writeFileSync(path, Uint8Array.fromHex(hex.replaceAll(from!, to!)));
+        }
+        const error = await left.refused("is no text");
+        assertEquals(error.code, "corrupt", `${place}, ${encoding}`);
+      }
+    }
+  }
 });
 
 Deno.test("bytes that differ where no row does are reported as such", async () => {
@@ -265,12 +297,36 @@ Deno.test("a changed row does not hide what was changed in tables that SQLite ke
   left.change(`INSERT INTO other VALUES (1); UPDATE sqlite_sequence SET seq = 1000000;
     UPDATE docs_config SET v = 5 WHERE k = 'version'; INSERT INTO docs(docs, rank) VALUES ('crisismerge', 8)`);
   const { report } = await left.inspect();
-  assertEquals(report.tables.map(({ table, rows_changed, storage_rows }) => [table, rows_changed, storage_rows]), [
-    ["docs", 0, 1],
+  assertEquals(report.tables.map(({ table, rows_changed, internal }) => [table, rows_changed, internal]), [
     ["other", 0, undefined],
-    ["docs_config", 1, undefined],
-    ["sqlite_sequence", 1, undefined],
+    ["docs_config", 1, true],
+    ["docs_data", 1, true],
+    ["sqlite_sequence", 1, true],
   ]);
+});
+
+Deno.test("a hundred new tables and a new column do not hide the rows that change", async () => {
+  await using left = new Left();
+  const tables = Array.from({ length: 110 }, (_, index) => `CREATE TABLE a${index} (x);`).join("");
+  left.change(`${tables} ALTER TABLE items ADD COLUMN note; UPDATE items SET price = 1 WHERE id = 2;
+    UPDATE items SET note = 'n' WHERE id = 3`);
+  const { report } = await left.inspect();
+  assertEquals([report.tables[0]?.table, report.tables[0]?.rows_changed], ["items", 2]);
+  assertEquals(report.tables[0]?.columns, [{ name: "note", change: "added", values: 1 }]);
+  assertEquals(report.tables[0]?.rows?.map(({ key, after }) => [key, after]), [
+    [{ id: 2 }, { price: 1 }],
+    [{ id: 3 }, { note: "n" }],
+  ]);
+});
+
+Deno.test("a table that cannot be read is a leaf of its own under the changeset's root", async () => {
+  await using left = new Left();
+  left.change(`PRAGMA writable_schema=1;
+    INSERT INTO sqlite_schema VALUES('table', 'v', 'v', 0, 'CREATE VIRTUAL TABLE v USING nosuch(x)')`);
+  const { report } = await left.inspect();
+  assertEquals(report.tables.map(({ table, unread }) => [table, unread]), [["v", "no such module: nosuch"]]);
+  // The definition, the table, the settings.
+  assertEquals(report.changeset?.leaves, 3);
 });
 
 Deno.test("switching the journal mode there and back is no change", async () => {

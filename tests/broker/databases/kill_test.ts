@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { writeProgram } from "../../support/programs.ts";
 import { until } from "../engine/bench.ts";
 import { BrokerProcess } from "../engine/broker_process.ts";
 import { agentDoes, DataBench, RAISE, resultsOf } from "./_bench.ts";
@@ -14,12 +15,17 @@ async function startTask(bench: DataBench, broker: BrokerProcess, stage: string)
   return id;
 }
 
-/** Approves while the store stands still, so that the broker dies between the approval and the promotion. */
+/**
+ * Approves, and kills the broker between the approval and the promotion: of what is pushed the store stands still once
+ * the code host has that, of data alone from the beginning.
+ */
 async function killedBeforePromotion(bench: DataBench, pushes: boolean): Promise<string> {
   await using broker = new BrokerProcess(bench.broker);
   const id = await startTask(bench, broker, "awaiting_approval");
   const { gate } = await broker.client.task(id);
-  Deno.kill(bench.daemon.pid, "SIGSTOP");
+  if (pushes) {
+    await writeProgram(`${bench.broker.git.origin}/hooks/post-receive`, `#!/bin/sh\nkill -STOP ${bench.daemon.pid}\n`);
+  } else Deno.kill(bench.daemon.pid, "SIGSTOP");
   try {
     const { diff_sha256, second_look } = gate!;
     await broker.client.approve(id, { diff_sha256, acknowledge: second_look });

@@ -2,6 +2,7 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TaskdError } from "../../../lib/errors.ts";
 import { serveGit } from "../git/git_server.ts";
 import { agentDoes, DataBench, RAISE, resultsOf } from "./_bench.ts";
+import { longTest } from "../../support/long.ts";
 
 /** Starts a daemon and a broker again: what is left of tasks that have ended is destroyed by then. */
 async function startAgain(bench: DataBench): Promise<void> {
@@ -38,7 +39,7 @@ Deno.test("what there is no branch of, or what is no branch, is refused before t
   assertEquals([bench.broker.engine.tasks.list(), await bench.branches()], [[], ["main"]]);
 });
 
-Deno.test("a branch store that goes away while a task is staged: setup_failed, with what to start", async () => {
+longTest("a branch store that goes away while a task is staged: setup_failed, with what to start", async () => {
   await using bench = await DataBench.start();
   await using git = await serveGit(bench.broker.git.root, () => {
     void bench.daemon.stop("SIGKILL");
@@ -68,18 +69,21 @@ Deno.test("a branch store that goes away while the agent works: agent_failed; th
   assertEquals(await bench.branches(), ["main"]);
 });
 
-Deno.test("a branch store that is away after the approval: code is pushed, the branch kept and named", async () => {
+Deno.test("a branch store that is away after the approval: nothing lands, and with its return both do", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
   const waiting = await bench.toGate();
   await bench.daemon.stop("SIGKILL");
   const done = await bench.approve(waiting);
-  assertEquals([done.outcome, resultsOf(done).map(({ result }) => result)], ["pushed", ["kept"]]);
-  assertStringIncludes(done.reason!, `shop@task-${done.id} is NOT promoted onto main and is kept: Cannot promote`);
+  assertEquals([done.stage, done.push_attempts, resultsOf(done)], ["push_failed", [], []]);
+  assertStringIncludes(done.reason!, "Cannot see whether the task's databases can be changed: no branch store answers");
+  assertStringIncludes(done.reason!, "Run: taskd serve");
   await startAgain(bench);
-  assertEquals(await bench.branches(), ["main", `task-${done.id}`]);
+  const { outcome, reason } = bench.broker.engine.tasks.read(done.id);
+  assertEquals(outcome, "pushed", reason);
+  assertEquals((await bench.rows()).length, 4);
 });
 
-Deno.test("a branch store that is away when a task is denied: the branch goes at the next start", async () => {
+longTest("a branch store that is away when a task is denied: the branch goes at the next start", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
   const { id } = await bench.toGate();
   await bench.daemon.stop("SIGKILL");

@@ -56,7 +56,7 @@ Deno.test({
         assertEquals([code, err, out.split("\n")[0]], [0, "", `GET ${scheme}://allowed.example/a?b`]);
         assertEquals(out.length > 100_000, true);
       }
-      // Twice on one connection, and a client that first asks what kind of proof is wanted.
+      // Twice on one connection, and a client that first asks what kind of proof is required.
       const twice = await curl("http://allowed.example/1", "http://allowed.example/2");
       assertEquals(twice.out.match(/GET/g)?.length, 2);
       const asking = await curl("--proxy-anyauth", "https://allowed.example/");

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
 import { ownBytes } from "../../support/memory.ts";
 import { Bench, connectHead, latin1, type RawClient, Server, text } from "./_harness.ts";
+import { scaled, scaledTest } from "../../support/long.ts";
 
 const LIST = { "allowed.example": [5432] };
 
@@ -101,34 +102,38 @@ Deno.test("a reset on one side ends the other", async () => {
   assertEquals(await client.rest(), "");
 });
 
-Deno.test("10,000 idle tunnels of one task exhaust neither another's place, descriptors nor memory", async () => {
-  await using server = Server.echo();
-  await using proxy = await bench(server);
-  const greedy = proxy.admit("greedy");
-  const descriptors = openDescriptors();
-  const memory = ownBytes();
-  const statuses = new Map<number, number>();
-  const held: RawClient[] = [];
-  for (let i = 0; i < 10_000; i++) {
-    const client = await proxy.client();
-    const status = await client.tunnel("allowed.example:5432", greedy);
-    statuses.set(status, (statuses.get(status) ?? 0) + 1);
-    if (status === 200) held.push(client);
-    else client.conn.close();
-  }
-  assertEquals([...statuses], [[200, 256], [429, 9_744]]);
-  // Four descriptors for each tunnel here: the client's, the proxy's two and the host's.
-  await until(() => openDescriptors() <= descriptors + 4 * 256 + 16);
-  assertLess(ownBytes() - memory, 256 << 20);
-  const other = await tunnel(proxy, proxy.admit("other"));
-  await other.send("still served");
-  assertEquals(await other.until("still served"), "still served");
-  await held[0]!.send("and so is the greedy one, in bounds");
-  assertEquals(await held[0]!.until("bounds"), "and so is the greedy one, in bounds");
-  held[0]!.conn.close();
-  await until(() => proxy.proxy.connections === 256);
-  await tunnel(proxy, greedy);
-});
+scaledTest(
+  "idle tunnels of one task exhaust neither another's place, descriptors nor memory",
+  async () => {
+    await using server = Server.echo();
+    await using proxy = await bench(server);
+    const greedy = proxy.admit("greedy");
+    const descriptors = openDescriptors();
+    const memory = ownBytes();
+    const statuses = new Map<number, number>();
+    const held: RawClient[] = [];
+    const asked = scaled({ short: 1_000, long: 10_000 });
+    for (let i = 0; i < asked; i++) {
+      const client = await proxy.client();
+      const status = await client.tunnel("allowed.example:5432", greedy);
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      if (status === 200) held.push(client);
+      else client.conn.close();
+    }
+    assertEquals([...statuses], [[200, 256], [429, asked - 256]]);
+    // Four descriptors for each tunnel here: the client's, the proxy's two and the host's.
+    await until(() => openDescriptors() <= descriptors + 4 * 256 + 16);
+    assertLess(ownBytes() - memory, 256 << 20);
+    const other = await tunnel(proxy, proxy.admit("other"));
+    await other.send("still served");
+    assertEquals(await other.until("still served"), "still served");
+    await held[0]!.send("and so is the greedy one, in bounds");
+    assertEquals(await held[0]!.until("bounds"), "and so is the greedy one, in bounds");
+    held[0]!.conn.close();
+    await until(() => proxy.proxy.connections === 256);
+    await tunnel(proxy, greedy);
+  },
+);
 
 Deno.test("connections that prove nothing are bounded for each client address, and in all", async () => {
   await using server = Server.echo();

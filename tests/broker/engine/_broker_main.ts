@@ -14,6 +14,7 @@ const broker = await serveBroker({
   home,
   env: (name) => Deno.env.get(name),
   write: (line) => void Deno.stdout.writeSync(encoder.encode(`${line}\n`)),
-  overrides: { gh_paths: [], ...(programs === undefined ? {} : { runtime: new ProcessRuntime(programs) }) },
+  programs: { gh: [] },
+  overrides: programs === undefined ? {} : { runtime: new ProcessRuntime(programs) },
 });
 await broker.finished;

@@ -7,7 +7,12 @@ import { join } from "@std/path/join";
 import type { SubmitRequest, TaskRecord } from "../../../broker/task/schema.ts";
 import { stagedTasks } from "../../../broker/engine/task_paths.ts";
 import { textsBelow } from "../../support/texts_below.ts";
-import { type BrokerOverrides, type RunningBroker, serveBroker } from "../../../broker/serve.ts";
+import {
+  type BrokerOverrides,
+  type RunningBroker,
+  serveBroker,
+  type ServeBrokerOptions,
+} from "../../../broker/serve.ts";
 import type { Stage } from "../../../broker/task/stages.ts";
 import { type Clock, systemClock } from "../../../lib/clock.ts";
 import { type Asked, ModelServer, type Scripted } from "../../support/model_server.ts";
@@ -30,6 +35,8 @@ export interface BenchOptions {
   overrides?: BrokerOverrides;
   clock?: Clock;
   env?: Record<string, string>;
+  /** Where the host's programs may be; by default there is no gh. */
+  programs?: ServeBrokerOptions["programs"];
 }
 
 /** Writes one file and ends, once. */
@@ -109,12 +116,13 @@ ${config}`;
 
   /** Starts the broker, or another one. */
   async serve(): Promise<RunningBroker> {
-    const { overrides, clock } = this.#options;
+    const { overrides = {}, clock, programs } = this.#options;
     return this.#broker = await serveBroker({
       home: this.home,
       env: this.env,
       write: (line) => this.lines.push(line),
-      overrides: { gh_paths: [], ...overrides },
+      overrides,
+      programs: { gh: [], ...programs },
       ...(clock === undefined ? {} : { clock }),
     });
   }
@@ -134,8 +142,12 @@ ${config}`;
     return this.engine.submit({ repo: this.git.origin, instruction: "Say hello", ...request });
   }
 
-  /** Resolves with the record once the task has come to `stage` or ended; the test has a deadline of its own. */
+  /**
+   * Resolves with the record once the task has come to one of `stages` or ended, by default also when it waits after its
+   * approval; the test has a deadline of its own.
+   */
   async reaches(id: string, ...stages: Stage[]): Promise<TaskRecord> {
+    if (stages.length === 0) stages = ["push_failed", "data_waits"];
     const { tasks } = this.engine;
     const { promise, resolve } = Promise.withResolvers<void>();
     const isThere = () => [...stages, "done"].includes(tasks.read(id).stage);

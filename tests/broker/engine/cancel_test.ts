@@ -3,15 +3,18 @@ import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { serveGit } from "../git/git_server.ts";
 import { BrokerBench, oneChange, silentServer } from "./bench.ts";
+import { longTest } from "../../support/long.ts";
+
+const BY = { via: "page", who: "ada" } as const;
 
 Deno.test("ended while it is cloned: the task is cancelled and git runs no more", async () => {
   using silent = silentServer();
   await using bench = await BrokerBench.start();
   const { id } = await bench.submit({ repo: silent.url });
   await bench.reaches(id, "staging");
-  await bench.engine.kill(id, "wrong repository");
+  await bench.engine.kill(id, "wrong repository", BY);
   const done = await bench.reaches(id);
-  assertEquals([done.outcome, done.reason], ["cancelled", "wrong repository"]);
+  assertEquals([done.outcome, done.reason, done.ended_by], ["cancelled", "wrong repository", BY]);
   const left = (await listProcesses()).filter(({ command_line }) => command_line.includes(silent.url));
   assertEquals(left, []);
 });
@@ -24,9 +27,9 @@ Deno.test("cancelling a working agent ends its process, its token and the task",
   const { id } = await bench.submit();
   await bench.model.hanging;
   assertEquals(bench.engine.liveSpend(id)?.requests, 1);
-  await bench.engine.kill(id, "");
+  await bench.engine.kill(id, "", BY);
   const done = await bench.reaches(id);
-  assertEquals(done.outcome, "cancelled");
+  assertEquals([done.outcome, done.ended_by], ["cancelled", BY]);
   assertStringIncludes(done.reason!, "gave no reason");
   assertEquals(done.spend?.unmetered_requests, 1);
   assertEquals((await listProcesses()).filter(({ command_line }) => command_line.endsWith(`:${id}`)), []);
@@ -37,14 +40,15 @@ Deno.test("ended at the gate: the task is cancelled and nothing is pushed", asyn
   await using bench = await BrokerBench.start();
   const { id } = await bench.submit();
   await bench.reaches(id, "awaiting_approval");
-  await bench.engine.kill(id, "not needed any more");
-  assertEquals((await bench.engine.view(id)).outcome, "cancelled");
+  await bench.engine.kill(id, "not needed any more", BY);
+  const { outcome, ended_by } = await bench.engine.view(id);
+  assertEquals([outcome, ended_by], ["cancelled", BY]);
   assertEquals((await bench.branches()).size, 1);
   const again = await assertRejects(() => bench.engine.kill(id, ""), TaskdError);
   assertEquals(again.code, "wrong_state");
 });
 
-Deno.test("once a push has begun a task cannot be ended any more", async () => {
+longTest("once a push has begun a task cannot be ended any more", async () => {
   await using bench = await BrokerBench.start();
   const pushing = Promise.withResolvers<void>();
   let broken = true;
@@ -63,7 +67,7 @@ Deno.test("once a push has begun a task cannot be ended any more", async () => {
   assertEquals((await bench.reaches(id)).outcome, "pushed");
 });
 
-Deno.test("ended while the broker's stop ends it already: nobody is told that the task was cancelled", async () => {
+Deno.test("ended while the broker's stop ends it already: no notice says that the task was cancelled", async () => {
   await using bench = await BrokerBench.start({
     script: ["hang"],
     overrides: { gateway: { limits: { drain_ms: 500 } } },

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { hasCode, TaskdError } from "../../../lib/errors.ts";
 import { BrokerBench, ONE_CHANGE } from "./bench.ts";
+import { longTest } from "../../support/long.ts";
 
 async function refused(bench: BrokerBench): Promise<TaskdError> {
   const error = await assertRejects(() => bench.submit(), TaskdError);
@@ -34,7 +35,7 @@ Deno.test("a task that crosses the global ceiling finishes; only new tasks are r
   assertStringIncludes(metrics, 'taskd_broker_starts_refused_total{code="ceiling_reached"} 1\n');
 });
 
-Deno.test("a task at the gate is one start before and after the broker starts again, and at its end", async () => {
+longTest("a task at the gate is one start before and after the broker starts again, and at its end", async () => {
   await using bench = await BrokerBench.start({ config: "global_max_tasks: 2\n" });
   const { id } = await bench.submit();
   const { spend } = await bench.reaches(id, "awaiting_approval");

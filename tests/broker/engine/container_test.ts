@@ -27,7 +27,7 @@ async function answer(request: Request): Promise<Response> {
 
 // conformance: b1.sandbox b1.gateway_port b1.keys_stay b2.effect.sandbox_image b2.effect.network b5.credentials
 podmanTest(
-  "a task of a real agent in a container is metered, approved and pushed, and the key never goes in",
+  "a real agent in a container is metered, approved and pushed, and the key never goes in",
   async () => {
     await using test = await testRuntime(NET);
     const keys = new Set<string | null>();

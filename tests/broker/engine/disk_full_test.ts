@@ -1,10 +1,12 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
+import { fillDisk, makeRoom } from "../../support/full_disk.ts";
 import { mount, type Mounted, whyNotMountable } from "../../support/mounts.ts";
 import type { Asked, Scripted } from "../../support/model_server.ts";
 import { serveGit } from "../git/git_server.ts";
 import { BrokerBench, until } from "./bench.ts";
+import { longTest } from "../../support/long.ts";
 
 const why = await whyNotMountable("tmpfs");
 
@@ -22,18 +24,11 @@ class SmallDisk implements AsyncDisposable {
 
   /** Leaves no block free. */
   fill(): void {
-    using file = Deno.openSync(`${this.#mounted.directory}/ballast`, { write: true, create: true, append: true });
-    for (let size = 65_536; size >= 1; size = size > 1 ? size >> 1 : 0) {
-      try {
-        for (;;) file.writeSync(new Uint8Array(size));
-      } catch {
-        // Full for writes of this size.
-      }
-    }
+    fillDisk(`${this.#mounted.directory}/ballast`);
   }
 
   free(): void {
-    Deno.removeSync(`${this.#mounted.directory}/ballast`);
+    makeRoom(`${this.#mounted.directory}/ballast`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -44,7 +39,7 @@ class SmallDisk implements AsyncDisposable {
 /** Fills the block that the trace of a task has begun, which a full disk leaves to it; meanwhile its agent waits. */
 async function fillBlock(bench: BrokerBench): Promise<void> {
   const task = bench.engine.tasks.live(bench.engine.tasks.list()[0]!.id)!;
-  // No row that ends a task is as short as these. One that fails with others that it was queued with tells nothing yet.
+  // No row that ends a task is as short as these. One that fails with others that it was queued with proves nothing yet.
   for (let failed = 0; failed < 3;) {
     failed = await task.append({ type: "note", text: "x" }).then(() => 0, () => failed + 1);
   }
@@ -163,7 +158,7 @@ Deno.test({
   },
 });
 
-Deno.test({
+longTest({
   name: `a disk that is full before a task: it is refused, holds no slot, and the next one is taken${why}`,
   ignore: why !== "",
   async fn() {

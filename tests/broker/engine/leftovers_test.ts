@@ -12,7 +12,7 @@ Deno.test({
     const stage = `${bench.home}/.taskd/stage`;
     const [stuck, old] = ["a".repeat(32), "b".repeat(32)];
     for (const id of [stuck, old]) await Deno.mkdir(`${stage}/${id}/work`, { recursive: true });
-    // Busy as long as it is mounted: nobody can remove the folder that it is in.
+    // Busy as long as it is mounted: no process can remove the folder that it is in.
     await using inside = await mount("tmpfs", 8);
     const bind = await new Deno.Command("mount", { args: ["--bind", inside.directory, `${stage}/${stuck}/work`] })
       .output();
@@ -20,8 +20,8 @@ Deno.test({
     try {
       await bench.serve();
       assertEquals(bench.staged(), [stuck]);
-      const told = bench.lines.find((line) => line.includes("cleanup_failed"));
-      assertStringIncludes(told!, stuck);
+      const reported = bench.lines.find((line) => line.includes("cleanup_failed"));
+      assertStringIncludes(reported!, stuck);
       assertEquals((await bench.pushed()).outcome, "pushed");
     } finally {
       await new Deno.Command("umount", { args: [`${stage}/${stuck}/work`] }).output();

@@ -5,6 +5,7 @@ import { VirtualClock } from "../../support/clock.ts";
 import { plainGit } from "../git/bench.ts";
 import { BrokerBench, oneChange } from "./bench.ts";
 import { writeProgram } from "../../support/programs.ts";
+import { longTest } from "../../support/long.ts";
 
 /** The refusal of a call. */
 async function refusal(call: () => Promise<unknown>): Promise<TaskdError> {
@@ -38,7 +39,7 @@ Deno.test("approving another diff than the one at the gate is refused and moves 
 });
 
 // conformance: b2.diff_policy.second_look_paths
-Deno.test("an approval has to name every category, that of a sensitive task among them", async () => {
+longTest("an approval has to name every category, that of a sensitive task among them", async () => {
   await using bench = await BrokerBench.start({
     script: [
       { calls: [["write", { path: ".github/workflows/ci.yml", content: "on: push\n" }]] },
@@ -58,6 +59,19 @@ Deno.test("an approval has to name every category, that of a sensitive task amon
   assertEquals((await bench.engine.view(id)).acknowledgements, gate!.second_look);
 });
 
+longTest("a repository's own second_look_paths count for its tasks, and for no other's", async () => {
+  await using bench = await BrokerBench.prepare();
+  const own = (repo: string) => `profiles:\n  repos:\n    "${repo}":\n      second_look_paths: ["hello.*"]\n`;
+  const cases: [string, string[]][] = [[`file://${bench.git.origin}`, ["path:hello.*"]], ["h.example/o/r", []]];
+  for (const [repo, expected] of cases) {
+    bench.configure(own(repo));
+    const broker = await bench.serve();
+    const { id } = await bench.submit();
+    assertEquals((await bench.reaches(id, "awaiting_approval")).gate?.second_look, expected);
+    await broker.stop();
+  }
+});
+
 Deno.test("of two approvals at the same moment one counts", async () => {
   await using bench = await BrokerBench.start();
   const { id } = await bench.submit();
@@ -66,6 +80,30 @@ Deno.test("of two approvals at the same moment one counts", async () => {
   const answers = await Promise.allSettled([bench.engine.approve(id, approval), bench.engine.approve(id, approval)]);
   assertEquals(answers.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
   assertEquals((await bench.reaches(id)).outcome, "pushed");
+});
+
+longTest("of an approval, a denial and an end at the same moment one counts, and is named", async () => {
+  await using bench = await BrokerBench.start();
+  const { engine } = bench;
+  const orders = ["approve deny kill stale", "stale kill approve deny", "deny stale kill approve", "kill deny approve"];
+  for (const order of orders.map((text) => text.split(" "))) {
+    const { id } = await bench.submit();
+    const { diff_sha256 } = (await bench.reaches(id, "awaiting_approval")).gate!;
+    const by = (who: string) => ({ via: "HTTP", who }) as const;
+    const answers: Record<string, () => Promise<void>> = {
+      approve: () => engine.approve(id, { diff_sha256, acknowledge: [], by: by("approve") }),
+      stale: () => engine.approve(id, { diff_sha256: "0".repeat(64), acknowledge: [], by: by("stale") }),
+      deny: () => engine.deny(id, "no", by("deny")),
+      kill: () => engine.kill(id, "no", by("kill")),
+    };
+    const settled = await Promise.allSettled(order.map((name) => answers[name]!()));
+    const counted = order.filter((_, at) => settled[at]!.status === "fulfilled");
+    assertEquals(counted.length, 1, order.join());
+    const { outcome, approval, ended_by } = await bench.reaches(id);
+    assertEquals((approval?.by ?? ended_by)?.who, counted[0]);
+    assertEquals(approval === undefined, outcome !== "pushed");
+    assertEquals([...(await bench.branches()).keys()].includes(`agent/${id}`), outcome === "pushed");
+  }
 });
 
 // conformance: b2.diff_policy.blocked_paths b2.diff_policy.host_side b7.diff_policy
@@ -126,7 +164,7 @@ Deno.test("a repository that is not there fails the task before any money is spe
 });
 
 // conformance: b2.effect.push_fresh_branch_tries b7.collision
-Deno.test("a branch name that is taken leads to the next one, and nothing there is moved", async () => {
+longTest("a branch name that is taken leads to the next one, and nothing there is moved", async () => {
   await using bench = await BrokerBench.start();
   const { id } = await bench.submit();
   const { gate } = await bench.reaches(id, "awaiting_approval");
@@ -139,12 +177,12 @@ Deno.test("a branch name that is taken leads to the next one, and nothing there 
   assertEquals((await bench.branches()).get(`agent/${id}`), main);
 });
 
-Deno.test("a push that the repository refuses ends as push_failed with the repository's words", async () => {
+Deno.test("a push that the repository refuses waits as push_failed with the repository's words", async () => {
   await using bench = await BrokerBench.start();
   const hook = `${bench.git.origin}/hooks/pre-receive`;
   await writeProgram(hook, "#!/bin/sh\necho 'no robots' >&2\nexit 1\n");
   const done = await bench.pushed();
-  assertEquals(done.outcome, "push_failed");
+  assertEquals(done.stage, "push_failed");
   assertStringIncludes(done.reason!, "no robots");
 });
 
@@ -167,7 +205,7 @@ Deno.test("two tasks run at once, the third is refused until one of them waits f
 });
 
 // conformance: b2.effect.approval_timeout b3.auto_denied
-Deno.test("a gate nobody answers is shut at approval_timeout, and a late approval is refused", async () => {
+Deno.test("a gate without an answer is shut at approval_timeout, and a late approval is refused", async () => {
   const clock = new VirtualClock();
   await using bench = await BrokerBench.start({ clock, config: "approval_timeout: 2h\n" });
   const { id } = await bench.submit();
@@ -177,12 +215,12 @@ Deno.test("a gate nobody answers is shut at approval_timeout, and a late approva
   const late = await refusal(() => bench.engine.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: [] }));
   assert(["expired", "wrong_state"].includes(late.code));
   const done = await bench.reaches(id);
-  assertEquals(done.outcome, "denied");
+  assertEquals([done.outcome, done.ended_by], ["denied", { via: "approval_timeout", who: "taskd" }]);
   assertStringIncludes(done.reason!, "approval_timeout");
 });
 
 // conformance: b2.effect.approval_timeout b3.auto_denied
-Deno.test("approval_timeout counts on while no broker runs", async () => {
+longTest("approval_timeout counts on while no broker runs", async () => {
   const clock = new VirtualClock();
   await using bench = await BrokerBench.start({ clock, config: "approval_timeout: 2h\n" });
   const { id } = await bench.submit();
@@ -193,7 +231,7 @@ Deno.test("approval_timeout counts on while no broker runs", async () => {
   assertEquals((await bench.reaches(id)).outcome, "denied");
 });
 
-Deno.test("a gate keeps its approval_timeout under a broker with another configuration", async () => {
+longTest("a gate keeps its approval_timeout under a broker with another configuration", async () => {
   const clock = new VirtualClock();
   await using bench = await BrokerBench.start({ clock, config: "approval_timeout: 2h\n" });
   const { id } = await bench.submit();
@@ -206,4 +244,36 @@ Deno.test("a gate keeps its approval_timeout under a broker with another configu
   }
   clock.advance(7_200_000);
   assertEquals((await bench.reaches(id)).outcome, "denied");
+});
+
+Deno.test("what a diff does not show is acknowledged by name, and too large a file is not pushed", async () => {
+  const bench = await BrokerBench.start({
+    script: [async () => {
+      const work = `${bench.home}/.taskd/stage/${bench.staged()[0]}/work`;
+      await Deno.writeTextFile(`${work}/data.txt`, `${"x".repeat(99)}\n`.repeat(45_000));
+      await Deno.writeTextFile(`${work}/end.ts`, "export {};\n");
+      // A core dump: full of holes, so that only its apparent size is large.
+      await Deno.writeTextFile(`${work}/core`, "");
+      await Deno.truncate(`${work}/core`, 2 ** 40);
+      return { calls: [["finish", { summary: "done" }]] };
+    }],
+  });
+  await using _ = bench;
+  const { id } = await bench.submit();
+  const { gate } = await bench.reaches(id, "awaiting_approval");
+  assertEquals(gate?.second_look, ["left_out", "cut_diff"]);
+  const { flags } = await bench.engine.brief(id);
+  assertEquals(flags.map(({ paths }) => paths.map(({ path, detail }) => `${path}: ${detail}`)), [
+    ["core: 1 TiB"],
+    ["data.txt: its end", "end.ts: all of it"],
+  ]);
+  const { diff_sha256, second_look: acknowledge } = gate!;
+  for (const missing of acknowledge) {
+    const partly = { diff_sha256, acknowledge: acknowledge.filter((category) => category !== missing) };
+    await assertRejects(() => bench.engine.approve(id, partly), NotAcknowledged, missing);
+  }
+  await bench.engine.approve(id, { diff_sha256, acknowledge });
+  assertEquals((await bench.reaches(id)).outcome, "pushed");
+  const listed = await plainGit(bench.git.origin, "ls-tree", "--name-only", `agent/${id}`);
+  assertEquals(listed.split("\n").filter((name) => name !== "README.md"), ["data.txt", "end.ts"]);
 });

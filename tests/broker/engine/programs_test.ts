@@ -18,10 +18,10 @@ async function withPrograms(
       await writeProgram(`${folder}/${name}`, `#!/bin/bash\n${script}\n`);
     }
     const runtime = new ProcessRuntime(folder);
-    const overrides = { runtime, gh_paths: options.gh === undefined ? [] : [`${folder}/gh`] };
     await using bench = await BrokerBench.prepare({
       ...options,
-      overrides,
+      overrides: { runtime },
+      programs: { gh: options.gh === undefined ? [] : [`${folder}/gh`] },
       env: { VENDORA_API_KEY: "sk-vendor-a-0123456789", ...options.env },
     });
     bench.configure(`${options.config ?? ""}`.replaceAll("REPO", `file://${bench.git.origin}`));
@@ -211,7 +211,7 @@ Deno.test("agent_d without an endpoint or without a model is refused, and names 
   }
 });
 
-Deno.test("attack: an image rebuilt under its name does not get the old one's cache", () =>
+longTest("attack: an image rebuilt under its name does not get the old one's cache", () =>
   withProfile(
     { prepare: "true" },
     `      setup: [["prepare"]]

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { openPullRequest, titleOf } from "../../../broker/engine/pull_request.ts";
+import { titleOf } from "../../../broker/engine/change_text.ts";
+import { openPullRequest } from "../../../broker/engine/pull_request.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { Gh } from "../../../broker/git/gh.ts";
 import type { Task } from "../../../broker/task/task.ts";

@@ -4,6 +4,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import type { PendingTask } from "../../../broker/api/wire.ts";
 import { BrokerBench, ENDPOINT_KEY, until } from "./bench.ts";
 import { writeProgram } from "../../support/programs.ts";
+import { longTest } from "../../support/long.ts";
 
 Deno.test("a second broker of one home is refused, and the first goes on", async () => {
   await using bench = await BrokerBench.start();
@@ -85,28 +86,30 @@ Deno.test("without a terminal every entry of the log is one JSON object", async 
   assert(entries.some(({ event }) => event === "broker_started"));
 });
 
-Deno.test("pruning removes what ended before, with its files, and nothing else", async () => {
+longTest("pruning removes what ended before, with its files, and nothing else", async () => {
   await using bench = await BrokerBench.start();
   const old = await bench.pushed();
   const waits = await bench.submit();
   await bench.reaches(waits.id, "awaiting_approval");
   const before_ms = Date.parse(old.updated_at) + 60_000;
-  assertEquals(await bench.engine.prune({ before_ms, dry_run: true }), [old.id]);
-  assertEquals(bench.engine.tasks.size, 2);
-  assertEquals(await bench.engine.prune({ before_ms, dry_run: false }), [old.id]);
+  for (const dry_run of [true, false]) {
+    assertEquals(bench.engine.tasks.size, 2);
+    const { pruned, mirrors } = await bench.engine.prune({ before_ms, dry_run });
+    assertEquals([pruned, mirrors.length], [[old.id], 1]);
+  }
+  assertEquals((await bench.engine.prune({ before_ms, dry_run: true })).mirrors, []);
   const left = [...Deno.readDirSync(`${bench.home}/.taskd/audit`)].filter(({ name }) => name.startsWith(old.id));
   assertEquals([left, bench.engine.tasks.list().map(({ id }) => id)], [[], [waits.id]]);
 });
 
 // conformance: b2.effect.notifications b6.notification
-Deno.test("a task at the gate is announced on the desktop, unless notifications are off", async () => {
+longTest("a task at the gate is announced on the desktop, unless notifications are off", async () => {
   for (const config of ["", "notifications: false\n"]) {
     const folder = await Deno.makeTempDir();
     try {
       const path = `${folder}/notify`;
       await writeProgram(path, `#!/bin/bash\necho "$@" >> ${folder}/shown\n`);
-      const notify_programs = [{ paths: [path], args: (title: string, text: string) => [title, text] }];
-      const bench = await BrokerBench.start({ config, overrides: { notify_programs } });
+      const bench = await BrokerBench.start({ config, programs: { "notify-send": [path] } });
       await using _ = bench;
       const { id } = await bench.submit();
       await bench.reaches(id, "awaiting_approval");

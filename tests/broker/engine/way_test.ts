@@ -13,7 +13,7 @@ Deno.test("a task is cloned, worked on, approved and pushed, and what is pushed 
   assertEquals([pending?.id, pending?.files_changed, pending?.lines_changed], [id, 1, 1]);
   assertStringIncludes(new TextDecoder().decode(await bench.engine.diff(id)), "+hello");
   const brief = await bench.engine.brief(id);
-  assertEquals(brief.diff?.sha256, waiting.gate?.diff_sha256);
+  assertEquals(brief.diff?.tree, waiting.gate?.binding?.tree);
   assertEquals(brief.runtime, "deno");
 
   await bench.engine.approve(id, { diff_sha256: waiting.gate!.diff_sha256, acknowledge: [] });

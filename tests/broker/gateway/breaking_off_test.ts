@@ -4,6 +4,7 @@ import type { GatewayLease } from "../../../broker/gateway/lease.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { BODIES, eventually, harness, RawClient, rawPost } from "./harness.ts";
 import { ANTHROPIC, gated, json, OPENAI, sse } from "./vendor_server.ts";
+import { nextTurn } from "../../../lib/clock.ts";
 
 const PATH = "/v1/messages";
 const EVENTS = "text/event-stream";
@@ -189,9 +190,9 @@ Deno.test("a vendor that cannot be reached, or hangs up without an answer, is 50
   using closed = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const url = `http://127.0.0.1:${closed.addr.port}`;
   closed.close();
-  await using nobody = await harness(json({}), { upstreams: { vendor_a: { base_url: url, api_key: "k" } } });
-  const unsent = nobody.lease("vendor_a");
-  const refused = await nobody.post(unsent, PATH, BODIES.messages);
+  await using unreachable = await harness(json({}), { upstreams: { vendor_a: { base_url: url, api_key: "k" } } });
+  const unsent = unreachable.lease("vendor_a");
+  const refused = await unreachable.post(unsent, PATH, BODIES.messages);
   assertEquals([refused.status, (await refused.json()).code], [502, "upstream_failed"]);
   assertEquals([unsent.spend().in_flight, unsent.spend().unmetered_requests], [0, 0], "nothing can have been billed");
 });
@@ -241,8 +242,11 @@ Deno.test("a client that does not read holds the vendor back, and is thrown off 
     const block = `: ${"x".repeat(65_000)}\n\n`;
     while (written < 40 << 20 && !response.destroyed) {
       written += block.length;
-      if (response.write(block)) continue;
-      await Promise.race([closed, new Promise((resolve) => response.once("drain", resolve))]);
+      if (!response.write(block)) {
+        await Promise.race([closed, new Promise((resolve) => response.once("drain", resolve))]);
+      }
+      // A connection that is gone takes any number of writes until that is noticed.
+      await nextTurn();
     }
     response.end(sse(ANTHROPIC.stream.slice(1)));
   }, { limits: { stall_ms: 1, drain_ms: 1 } });

@@ -5,8 +5,11 @@
 
 import { join } from "@std/path/join";
 import { Git } from "../../../broker/git/git.ts";
+import { type MirrorOptions, Mirrors } from "../../../broker/git/mirrors.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { type StagedRepository, stageRepository } from "../../../broker/git/staged_repository.ts";
+import { endProcesses } from "../../../broker/sandbox/processes.ts";
+import { systemClock } from "../../../lib/clock.ts";
 
 /** Bytes or text by path; a path that ends in `@` becomes a link to the text. */
 export type Files = Record<string, string | Uint8Array>;
@@ -20,6 +23,18 @@ export async function plainGit(cwd: string, ...args: string[]): Promise<string> 
   }).output();
   if (!success) throw new Error(`git ${args.join(" ")}: ${new TextDecoder().decode(stderr)}`);
   return new TextDecoder().decode(stdout).trimEnd();
+}
+
+/** Mirrors as a broker has them. */
+export function openMirrors(root: string, options: Partial<MirrorOptions> = {}): Mirrors {
+  return new Mirrors({
+    root,
+    quota_bytes: 1e9,
+    clock: systemClock,
+    endProcesses: (isOne) => endProcesses(systemClock, (all) => all.filter((one) => isOne(one.command_line))),
+    onWarning: () => {},
+    ...options,
+  });
 }
 
 /** Writes files below `root`. */
@@ -45,8 +60,10 @@ export interface GitBenchOptions {
 export class GitBench implements AsyncDisposable {
   readonly root: string;
   /** The bare repository. */
-  readonly origin: string;
+  origin: string;
   readonly git: Git;
+  /** By default none. */
+  mirrors?: Mirrors;
   #tasks = 0;
 
   private constructor(root: string) {
@@ -82,6 +99,7 @@ export class GitBench implements AsyncDisposable {
       git_dir: join(this.root, name, "git"),
       work_tree: join(this.root, name, "work"),
       ...base === undefined ? {} : { base },
+      mirrors: this.mirrors,
     });
   }
 

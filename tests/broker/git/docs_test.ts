@@ -25,5 +25,5 @@ Deno.test("the command in docs/explanation/approval.md computes the digest that 
     cwd: staged.git_dir,
     env: { BASE: facts.base_commit, BASE_TREE: facts.base_tree, TREE: facts.tree, GIT_DIR: staged.git_dir },
   }).output();
-  assert(new TextDecoder().decode(stdout).startsWith(facts.diff_sha256));
+  assert(new TextDecoder().decode(stdout).startsWith(facts.change_sha256));
 });

@@ -6,8 +6,14 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 
-/** What happens to a request. `lose_answer` lets it through and cuts the connection before the answer. */
-export type Fault = "pass" | "reset" | "lose_answer" | { status: number; location?: string };
+/**
+ * What happens to a request. `lose_answer` lets it through and cuts the connection before the answer; `half` gives the
+ * first half of a long answer and no more.
+ */
+export type Fault = "pass" | "reset" | "lose_answer" | "half" | { status: number; location?: string };
+
+/** Bytes; beyond it `half` counts. */
+const LONG = 100_000;
 
 /** One request, for the test to decide on. */
 export interface GitRequest {
@@ -15,6 +21,8 @@ export interface GitRequest {
   /** Path and query. */
   url: string;
   authorization: string | undefined;
+  /** Of its body, once it was read. */
+  bytes: number;
 }
 
 /** A server. */
@@ -32,9 +40,9 @@ export async function serveGit(
 ): Promise<GitServer> {
   const requests: GitRequest[] = [];
   const serve = (request: IncomingMessage, response: ServerResponse) => {
-    const seen = { method: request.method!, url: request.url!, authorization: request.headers.authorization };
+    const seen = { method: request.method!, url: request.url!, authorization: request.headers.authorization, bytes: 0 };
     requests.push(seen);
-    void answer(root, request, response, decide(seen)).catch(() => request.socket.destroy());
+    void answer(root, request, response, seen, decide(seen)).catch(() => request.socket.destroy());
   };
   const server = tls === undefined ? createServer(serve) : createTlsServer(tls, serve);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -49,10 +57,19 @@ export async function serveGit(
   };
 }
 
-async function answer(root: string, request: IncomingMessage, response: ServerResponse, fault: Fault): Promise<void> {
+async function answer(
+  root: string,
+  request: IncomingMessage,
+  response: ServerResponse,
+  seen: GitRequest,
+  fault: Fault,
+): Promise<void> {
   if (fault === "reset") return void request.socket.destroy();
   const chunks: Uint8Array[] = [];
-  for await (const chunk of request) chunks.push(chunk);
+  for await (const chunk of request) {
+    chunks.push(chunk);
+    seen.bytes += chunk.length;
+  }
   if (typeof fault === "object") {
     const headers: Record<string, string> = fault.location === undefined ? {} : { location: fault.location };
     if (fault.status === 401) headers["www-authenticate"] = 'Basic realm="git"';
@@ -61,7 +78,9 @@ async function answer(root: string, request: IncomingMessage, response: ServerRe
   }
   const { head, body } = await backend(root, request, new Blob(chunks as BlobPart[]));
   if (fault === "lose_answer") return void request.socket.destroy();
-  response.writeHead(head.status, head.headers).end(body);
+  response.writeHead(head.status, head.headers);
+  if (fault === "half" && body.length > LONG) response.write(body.subarray(0, body.length >> 1));
+  else response.end(body);
 }
 
 async function backend(root: string, request: IncomingMessage, body: Blob) {

@@ -9,8 +9,10 @@ import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { stageRepository } from "../../../broker/git/staged_repository.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
-import { GitBench, plainGit, writeFiles } from "./bench.ts";
+import { writeProgram } from "../../support/programs.ts";
+import { type Files, GitBench, plainGit, writeFiles } from "./bench.ts";
 import { type Fault, type GitRequest, type GitServer, serveGit } from "./git_server.ts";
+import { longTest } from "../../support/long.ts";
 
 /** A task with a commit to push, over HTTP. */
 class PushBench implements AsyncDisposable {
@@ -27,8 +29,20 @@ class PushBench implements AsyncDisposable {
     this.options = { ...options, onRetry: (retry) => this.retries.push(retry) };
   }
 
-  static async start(): Promise<PushBench> {
-    const bench = await GitBench.start({ files: { "a.txt": "a\n" } });
+  /** With so many commits on main, and these files beside `a.txt`. */
+  static async start(commits = 1, files: Files = {}): Promise<PushBench> {
+    const bench = await GitBench.start({
+      files: { "a.txt": "a\n", ...files },
+      prepare: async (work) => {
+        const commit = "commit refs/heads/main\ncommitter Op <op@example.com> 1 +0000\ndata 1\nn\n";
+        const importing = new Deno.Command("/usr/bin/git", {
+          args: ["-C", work, "fast-import", "--quiet"],
+          stdin: "piped",
+        }).spawn();
+        await new Blob([commit.repeat(commits - 1)]).stream().pipeTo(importing.stdin);
+        await importing.status;
+      },
+    });
     let self: PushBench | undefined = undefined as PushBench | undefined;
     const server = await serveGit(bench.root, (request) => self?.decide(request) ?? "pass");
     const url = parseRepo(`${server.origin}/acme/app.git`);
@@ -40,7 +54,7 @@ class PushBench implements AsyncDisposable {
     await writeFiles(staged.work_tree, { "a.txt": "changed\n", "b.txt": "new\n" });
     const { tree } = await collectFacts(bench.git, staged);
     const { git_dir, base_commit } = staged;
-    const who = { name: "Op", email: "op@example.com", at_ms: Date.UTC(2026, 0, 2) };
+    const who = { at_ms: Date.UTC(2026, 0, 2) };
     const commit = await commitTree(bench.git, { git_dir, tree, base_commit, message: "Change a\n", ...who });
     const limits = { max_retries: 3, retry_backoff_ms: 1_000, fresh_branch_tries: 2 };
     self = new PushBench(bench, server, { url, git_dir, commit, tree, base_commit, task_id: "t1", ...limits });
@@ -48,11 +62,12 @@ class PushBench implements AsyncDisposable {
   }
 
   /** Pushes with virtual time, advancing it through every wait; answers what was slept. */
-  async push(options: Partial<PushOptions> = {}) {
+  async push(options: Partial<PushOptions> = {}, git_path?: string) {
     const clock = new VirtualClock();
     const waits: number[] = [];
     const git = new Git({
       home: this.bench.git.home,
+      ...(git_path === undefined ? {} : { places: [git_path] }),
       clock: {
         now: () => clock.now(),
         monotonic: () => clock.monotonic(),
@@ -101,18 +116,22 @@ Deno.test("a push makes agent/<id> with the approved commit, and nothing else", 
   );
   assertEquals(
     await plainGit(bench.bench.origin, "show", "-s", "--format=%an %ae %ct %s", "agent/t1"),
-    "Op op@example.com 1767312000 Change a",
+    "taskd agent@taskd.invalid 1767312000 Change a",
   );
 });
 
 Deno.test("a bare repository by path is pushed to as well", async () => {
   await using bench = await PushBench.start();
-  const { result } = await bench.push({ url: parseRepo(bench.bench.origin) });
+  // By a git of the operator's own, at a path that would mean more to a shell.
+  const folder = join(bench.bench.root, "it's $(id); exit 1 & #");
+  await Deno.mkdir(folder);
+  await writeProgram(join(folder, "git"), '#!/bin/sh\nexec /usr/bin/git "$@"\n');
+  const { result } = await bench.push({ url: parseRepo(bench.bench.origin) }, join(folder, "git"));
   assertEquals([result.branch, await bench.remote("agent/t1")], ["agent/t1", bench.options.commit]);
 });
 
 // conformance: b2.effect.push_max_retries b2.effect.push_retry_backoff
-Deno.test("transient failures are retried after 1, 2 and 4 times the backoff", async () => {
+longTest("transient failures are retried after 1, 2 and 4 times the backoff", async () => {
   for (const fault of ["reset", { status: 500 }, { status: 503 }, { status: 429 }] as const) {
     await using bench = await PushBench.start();
     bench.decide = faults("service=git-receive-pack", fault, fault, fault);
@@ -123,7 +142,7 @@ Deno.test("transient failures are retried after 1, 2 and 4 times the backoff", a
 });
 
 // conformance: b2.effect.push_retry_backoff
-Deno.test("the backoff doubles with every retry, however long that comes to; 0 is no delay at all", async () => {
+longTest("the backoff doubles with every retry, however long that comes to; 0 is no delay at all", async () => {
   const fault = { status: 503 } as const;
   // The widest of both settings.
   const [max_retries, longest_ms] = [10, 600_000];
@@ -160,30 +179,28 @@ Deno.test("a push whose answer was lost is success, under the first name", async
 
 Deno.test("a push that cannot be verified at first is verified later", async () => {
   await using bench = await PushBench.start();
-  bench.decide = faults("service=git-upload-pack", { status: 502 });
+  // A push asks there what the host has, and goes on without an answer; the look after it needs one.
+  bench.decide = faults("service=git-upload-pack", { status: 502 }, { status: 502 });
   const { result } = await bench.push();
   assertEquals([result.branch, result.attempts], ["agent/t1", 2]);
 });
 
-Deno.test("a push that has arrived is success, however often that could not be seen", async () => {
+longTest("a push that has arrived is success, however often that could not be seen", async () => {
   await using bench = await PushBench.start();
-  // Each of the four tries, and two of the looks that follow.
-  bench.decide = faults("service=git-upload-pack", ...Array<Fault>(6).fill({ status: 502 }));
+  // What each of the four tries asks before and after, and two of the looks that follow.
+  bench.decide = faults("service=git-upload-pack", ...Array<Fault>(7).fill({ status: 502 }));
   const { result, waits } = await bench.push();
   assertEquals(result, { branch: "agent/t1", commit: bench.options.commit, attempts: 4 });
   assertEquals(waits, [1_000, 2_000, 4_000, 1_000, 1_000]);
 });
 
-Deno.test("a failed push that may have arrived is reported as such, with where to look", async () => {
+longTest("a failed push that may have arrived is reported as such, with what looks again", async () => {
   await using bench = await PushBench.start();
   bench.decide = ({ url }) => url.includes("service=git-upload-pack") ? { status: 502 } : "pass";
   const { code, message, hint } = await bench.refused();
   assertEquals(code, "unavailable");
   assertMatch(message, /; and whether it has arrived cannot be seen now$/);
-  assertEquals(
-    hint,
-    "Look for agent/t1 on the code host once it can be reached, before the change is pushed again",
-  );
+  assertEquals(hint, "The next round looks first: taskd push begins one");
   assertEquals(await bench.remote("agent/t1"), bench.options.commit);
 });
 
@@ -203,7 +220,7 @@ Deno.test("a taken name leads to -2 and -3, and what stands under it is never mo
   assertEquals((await bench.refused({ fresh_branch_tries: 0 })).code, "already_exists");
 });
 
-Deno.test("a branch in the way of agent/ is named in the hint", async () => {
+longTest("a branch in the way of agent/ is named in the hint", async () => {
   await using bench = await PushBench.start();
   await plainGit(bench.bench.origin, "branch", "agent", "main");
   const error = await bench.refused();
@@ -225,7 +242,7 @@ Deno.test("a hook's refusal is reported with its words and not retried", async (
   assertEquals(bench.retries, []);
 });
 
-Deno.test("missing access, a missing repository and a redirection get different codes and no retry", async () => {
+longTest("missing access, a missing repository and a redirection get different codes and no retry", async () => {
   const table: [Fault, string][] = [
     [{ status: 401 }, "auth_failed"],
     [{ status: 403 }, "auth_failed"],
@@ -249,7 +266,7 @@ Deno.test("a commit with another tree or parent than the approved is not pushed"
   assert(!bench.server.requests.some(({ url }) => url.includes("receive-pack")));
 });
 
-Deno.test("a host that rewrites new branches is not believed", async () => {
+longTest("a host that rewrites new branches is not believed", async () => {
   await using bench = await PushBench.start();
   const hook = "#!/bin/sh\nwhile read _ _ ref; do git update-ref $ref main; done\n";
   await writeFiles(bench.bench.origin, { "hooks/post-receive": hook });
@@ -300,4 +317,118 @@ exit 0
   assert(!JSON.stringify([error.message, error.hint, bench.retries]).includes("wr0ng"));
   const other = operatorCredentials(parseRepo("https://github.com/acme/app"), { env, gh_path: gh });
   assertEquals((await bench.refused({ credentials: other, task_id: "t2" })).code, "auth_failed");
+});
+
+/** What happens to the base's branch while a task waits, by its repository's own git. */
+const MOVES: { what: string; move: (bench: GitBench, work: string) => Promise<unknown> }[] = [
+  { what: "moved forward", move: (_, work) => plainGit(work, "push", "--quiet", "origin", "HEAD:main") },
+  {
+    what: "was forced back by a commit",
+    move: async (_, work) => {
+      await plainGit(work, "reset", "--quiet", "--hard", "HEAD~2");
+      await plainGit(work, "push", "--quiet", "--force", "origin", "HEAD:main");
+    },
+  },
+  {
+    what: "was forced to another history",
+    move: async (_, work) => {
+      await plainGit(work, "checkout", "--quiet", "--orphan", "other");
+      await plainGit(work, "commit", "--quiet", "-m", "other");
+      await plainGit(work, "push", "--quiet", "--force", "origin", "HEAD:main");
+    },
+  },
+  {
+    what: "was deleted",
+    move: async ({ origin }, work) => {
+      await plainGit(work, "push", "--quiet", "origin", "HEAD~2:refs/heads/kept");
+      await plainGit(origin, "symbolic-ref", "HEAD", "refs/heads/kept");
+      await plainGit(work, "push", "--quiet", "origin", ":main");
+    },
+  },
+  {
+    what: "was amended, and the old commit cleared away",
+    move: async ({ origin }, work) => {
+      await plainGit(work, "reset", "--quiet", "--hard", "HEAD~2");
+      await plainGit(work, "commit", "--quiet", "--allow-empty", "-m", "amended");
+      await plainGit(work, "push", "--quiet", "--force", "origin", "HEAD:main");
+      await plainGit(origin, "reflog", "expire", "--expire=now", "--all");
+      await plainGit(origin, "gc", "--quiet", "--prune=now");
+    },
+  },
+];
+
+for (const { what, move } of MOVES) {
+  const test = what === "was deleted" ? Deno.test : longTest;
+  test(`a base branch that ${what} while the task waited: the push works`, async () => {
+    await using bench = await PushBench.start(3);
+    const { origin } = bench.bench;
+    const work = join(bench.bench.root, "other");
+    await plainGit(bench.bench.root, "clone", "--quiet", origin, work);
+    await plainGit(work, "commit", "--quiet", "--allow-empty", "-m", "after");
+    await move(bench.bench, work);
+    assertEquals(await plainGit(origin, "config", "--default", "false", "--get", "receive.shallowUpdate"), "false");
+    // As hosts protect a branch.
+    const script = "#!/bin/sh\nwhile read -r old new ref; do\n" +
+      '  [ "$ref" != refs/heads/main ] || { echo "main is protected" >&2; exit 1; }\n' +
+      '  git rev-list "$new" --not --all >/dev/null || exit 1\ndone\n';
+    await writeProgram(`${origin}/hooks/pre-receive`, script);
+    const { result } = await bench.push();
+    assertEquals(await bench.remote(result.branch), bench.options.commit);
+    await plainGit(origin, "fsck", "--strict", "--connectivity-only");
+    assertEquals(
+      await plainGit(origin, "diff", "--name-only", bench.options.base_commit, result.commit),
+      "a.txt\nb.txt",
+    );
+  });
+}
+
+Deno.test("a forced push over more commits than are fetched at first: all are fetched then", async () => {
+  await using bench = await PushBench.start(150);
+  await plainGit(bench.bench.origin, "update-ref", "refs/heads/main", "HEAD~120");
+  const { result } = await bench.push();
+  assertEquals(await bench.remote(result.branch), bench.options.commit);
+});
+
+Deno.test("a base whose whole history is gone from the host: the push says so, and what to do", async () => {
+  await using bench = await PushBench.start(3);
+  const { origin, root } = bench.bench;
+  const work = join(root, "other");
+  await plainGit(root, "clone", "--quiet", origin, work);
+  await plainGit(work, "checkout", "--quiet", "--orphan", "other");
+  await plainGit(work, "commit", "--quiet", "-m", "other");
+  await plainGit(work, "push", "--quiet", "--force", "origin", "HEAD:main");
+  await plainGit(origin, "reflog", "expire", "--expire=now", "--all");
+  await plainGit(origin, "gc", "--quiet", "--prune=now");
+  const { code, message, hint } = await bench.refused();
+  assertEquals(code, "push_rejected");
+  assertMatch(message, /the base commit is on no branch there any more, and what led to it is gone$/);
+  assertMatch(hint!, /^Bring the base commit back to some branch there/);
+});
+
+Deno.test("a host that goes away while history is fetched is tried again", async () => {
+  await using bench = await PushBench.start(3);
+  await plainGit(bench.bench.origin, "update-ref", "refs/heads/main", "HEAD~1");
+  let away = 1;
+  let pushed = false;
+  bench.decide = ({ url, method }) => {
+    pushed ||= method === "POST" && url.endsWith("/git-receive-pack");
+    return pushed && url.includes("service=git-upload-pack") && away-- > 0 ? { status: 503 } : "pass";
+  };
+  const { result } = await bench.push();
+  assertEquals(await bench.remote(result.branch), bench.options.commit);
+});
+
+Deno.test("a base branch that moved on: the change is sent, and not the whole tree", async () => {
+  const bytes = new Uint8Array(2_000_000);
+  for (let at = 0; at < bytes.length; at += 65_536) crypto.getRandomValues(bytes.subarray(at, at + 65_536));
+  await using bench = await PushBench.start(1, { "big.bin": bytes });
+  const { origin, root } = bench.bench;
+  const work = join(root, "other");
+  await plainGit(root, "clone", "--quiet", origin, work);
+  await plainGit(work, "commit", "--quiet", "--allow-empty", "-m", "after");
+  await plainGit(work, "push", "--quiet", "origin", "HEAD:main");
+  const { result } = await bench.push();
+  assertEquals(await bench.remote(result.branch), bench.options.commit);
+  const sent = bench.server.requests.filter(({ url }) => url.endsWith("/git-receive-pack")).map(({ bytes }) => bytes);
+  assert(Math.max(...sent) < 10_000, `${sent} bytes were sent`);
 });

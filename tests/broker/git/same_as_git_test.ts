@@ -3,6 +3,7 @@ import { join } from "@std/path/join";
 import fc from "fast-check";
 import { collectFacts } from "../../../broker/git/diff_facts.ts";
 import { GitBench, plainGit } from "./bench.ts";
+import { scaled, scaledTest } from "../../support/long.ts";
 
 /** One thing that an honest task does to its files. */
 type Step =
@@ -41,7 +42,7 @@ async function take(work: string, step: Step): Promise<void> {
   }
 }
 
-Deno.test("of an honest work tree the broker makes the very tree that `git add -A` makes", async () => {
+scaledTest("of an honest work tree the broker makes the very tree that `git add -A` makes", async () => {
   await using bench = await GitBench.start({
     files: { "a/b": "1\n", "b/a/x": "2\n", "c.log": "3\n", "d e/ü": "4\n", "link@": "a", ".gitignore": "*.log\n" },
     prepare: (work) => plainGit(work, "add", "-f", "c.log"),
@@ -70,5 +71,5 @@ Deno.test("of an honest work tree the broker makes the very tree that `git add -
       changed.split("\0").slice(0, -1).map((line) => line.split("\t")[2]),
     );
   });
-  await fc.assert(property, { numRuns: 12, seed: 4 });
+  await fc.assert(property, { numRuns: scaled({ short: 4, long: 20, longest: 200 }), seed: 4 });
 });

@@ -5,7 +5,19 @@ import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { stageRepository } from "../../../broker/git/staged_repository.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { GitBench, plainGit, writeFiles } from "./bench.ts";
+import { serveGit } from "./git_server.ts";
 import { writeProgram } from "../../support/programs.ts";
+import { longTest } from "../../support/long.ts";
+
+/** Runs `check` with the repository of a bench by its path, then by a server's address. */
+async function byPathAndServer(bench: GitBench, check: (where: string) => Promise<void>): Promise<void> {
+  await using server = await serveGit(bench.root);
+  for (const origin of [bench.origin, `${server.origin}/acme/app.git`]) {
+    bench.origin = origin;
+    await check(origin);
+  }
+  assert(server.requests.length > 0, "the server was not asked");
+}
 
 Deno.test("the work tree has the commit's files and no .git; the git directory lies elsewhere", async () => {
   await using bench = await GitBench.start({
@@ -130,8 +142,70 @@ Deno.test("a git that would read the operator's settings is refused by its versi
   const path = join(bench.root, "old-git");
   for (const [says, fine] of [["2.31.8", false], ["1.9", false], ["x", false], ["2.32.0", true], ["3.0.rc1", true]]) {
     await writeProgram(path, `#!/bin/sh\necho git version ${says}\n`);
-    const git = new Git({ path, home: bench.git.home });
+    const git = new Git({ places: [path], home: bench.git.home });
     if (fine) assertEquals(await git.version(), says);
     else await assertRejects(() => git.version(), TaskdError, "too old");
   }
+});
+
+longTest("a base is a branch, a tag, a full name, or a commit by its whole id or a beginning of it", async () => {
+  await using bench = await GitBench.start({
+    prepare: (work) => plainGit(work, "commit", "--quiet", "--allow-empty", "-m", "before"),
+  });
+  const { origin } = bench;
+  const [tip, before] = [await plainGit(origin, "rev-parse", "main"), await plainGit(origin, "rev-parse", "main~1")];
+  await plainGit(origin, "branch", "topic/a", before);
+  await plainGit(origin, "tag", "v1", before);
+  const table: [string | undefined, string, string | undefined][] = [
+    [undefined, tip, "main"],
+    ["main", tip, "main"],
+    ["refs/heads/main", tip, "main"],
+    ["topic/a", before, "topic/a"],
+    ["refs/heads/topic/a", before, "topic/a"],
+    ["refs/tags/v1", before, undefined],
+    ["v1", before, undefined],
+    [before, before, undefined],
+    [before.slice(0, 7), before, undefined],
+    [tip.slice(0, 12), tip, undefined],
+  ];
+  await byPathAndServer(bench, async (where) => {
+    for (const [base, commit, branch] of table) {
+      const staged = await bench.stage(base);
+      assertEquals([staged.base_commit, staged.base_branch], [commit, branch], `${base} ${where}`);
+    }
+    for (const base of ["none", "refs/heads/none", "0".repeat(7), "refs/pull/1/head"]) {
+      assertEquals((await assertRejects(() => bench.stage(base), TaskdError, JSON.stringify(base))).code, "not_found");
+    }
+  });
+  assertEquals(Deno.readDirSync(bench.root).some(({ name }) => name.endsWith(".base")), false);
+});
+
+Deno.test("a HEAD that names a branch without commits: the message names the branches there are", async () => {
+  await using bench = await GitBench.start();
+  await plainGit(bench.origin, "branch", "dev", "main");
+  await plainGit(bench.origin, "symbolic-ref", "HEAD", "refs/heads/trunk");
+  await byPathAndServer(bench, async () => {
+    const { message, hint } = await assertRejects(() => bench.stage(), TaskdError);
+    assertEquals(message.slice(message.indexOf(": ") + 2), "its HEAD names a branch without commits; it has dev, main");
+    assertEquals(hint, "Say which with --base, or set the default branch on the code host");
+    assertEquals((await bench.stage("dev")).base_branch, "dev");
+  });
+});
+
+Deno.test("files of LFS are staged as the pointers that git has, and submodules as empty folders", async () => {
+  const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0".repeat(64) + "\nsize 12345\n";
+  await using bench = await GitBench.start({
+    files: { "big.bin": pointer, ".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n" },
+    prepare: async (work) => {
+      const module = `[submodule "lib"]\n\tpath = lib\n\turl = https://example.com/o/lib\n`;
+      await Deno.writeTextFile(join(work, ".gitmodules"), module);
+      await Deno.mkdir(join(work, "lib"));
+      await plainGit(work, "update-index", "--add", "--cacheinfo", `160000,${"1".repeat(40)},lib`);
+    },
+  });
+  await byPathAndServer(bench, async () => {
+    const { work_tree } = await bench.stage();
+    assertEquals(await Deno.readTextFile(join(work_tree, "big.bin")), pointer);
+    assertEquals(Deno.readDirSync(join(work_tree, "lib")).toArray(), []);
+  });
 });

@@ -3,6 +3,7 @@ import { BrokerClient } from "../../../broker/client/client.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { withBroker } from "./_broker.ts";
 import { VirtualClock } from "../../support/clock.ts";
+import { longTest } from "../../support/long.ts";
 
 const ORDER = { repo: "https://example.com/o/r.git", instruction: "Fix the test" };
 
@@ -93,7 +94,7 @@ Deno.test("unknown fields and events are left out, and an unknown code is intern
     assertEquals([error.code, error.message], ["internal", "Cannot do it"]);
   }));
 
-Deno.test("an answer without an end is not held: it fails at its bound", () => {
+longTest("an answer without an end is not held: it fails at its bound", () => {
   const line = new Uint8Array(1 << 20).fill(0x78);
   return withStranger(
     (request) =>

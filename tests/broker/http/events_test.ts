@@ -10,6 +10,7 @@ import { ownBytes } from "../../support/memory.ts";
 import { headerOf } from "../../support/raw_http.ts";
 import { type TestBroker, verdictOf, withBroker } from "./_broker.ts";
 import { spendOf } from "./small_engine.ts";
+import { longTest, scaled, scaledTest } from "../../support/long.ts";
 
 async function denied(task: Task): Promise<void> {
   await task.move({ from: "running", to: "done", outcome: "cancelled", reason: "r" });
@@ -31,7 +32,7 @@ Deno.test("every row with content is one event with its number, and the result i
     await task.append({ type: "push_attempt", remote: "https://example.com/o/r", branch: "agent/1", commit: "c0ffee" });
     await task.move({ from: "pushing", to: "awaiting_ci", pushed });
     await task.append({ type: "ci", state: "passed", detail: "3 checks" });
-    await task.append({ type: "note", text: "told" });
+    await task.append({ type: "note", text: "reported" });
     await task.move({ from: "awaiting_ci", to: "done", outcome: "pushed", reason: "it is there", pushed });
     const events = await Array.fromAsync(broker.client.events(task.id));
     assertEquals(shape(events), [
@@ -138,7 +139,7 @@ Deno.test("an idle stream pings every 15 s, and once for a reader that was away"
   });
 });
 
-Deno.test("a client that goes away leaves nothing behind; others are told on", () =>
+Deno.test("a client that goes away leaves nothing behind; others are served on", () =>
   withBroker(async (broker) => {
     const { engine, client } = broker;
     const task = await broker.runningTask();
@@ -156,48 +157,52 @@ Deno.test("a client that goes away leaves nothing behind; others are told on", (
     while (engine.listeners.size > 0) await broker.client.health();
   }, { addr: "127.0.0.1:0" }));
 
-Deno.test("1,000 subscribers see the same events in the same order", () =>
+scaledTest("all subscribers see the same events in the same order", () =>
   withBroker(async (broker) => {
+    const length = scaled({ short: 100, long: 1_000 });
     const task = await broker.runningTask();
-    const subscribers = Array.from({ length: 1_000 }, async () => {
+    const subscribers = Array.from({ length }, async () => {
       const seen: string[] = [];
       for await (const { id, event } of broker.client.events(task.id)) seen.push(`${id} ${event}`);
       return seen.join();
     });
-    while (broker.engine.listeners.size < 1_000) await broker.client.health();
+    while (broker.engine.listeners.size < length) await broker.client.health();
     for (let n = 0; n < 3; n++) await task.append({ type: "output", channel: "stdout", text: `${n}` });
     await denied(task);
     const seen = new Set(await Promise.all(subscribers));
     assertEquals([...seen], ["1 stage,2 stage,3 stage,4 output,5 output,6 output,7 result"]);
   }));
 
-Deno.test("a subscriber that never reads costs bounded memory, is closed, and delays no other", () =>
-  withBroker(async (broker) => {
-    const { engine } = broker;
-    const task = await broker.runningTask();
-    const stalled = await Promise.all(Array.from({ length: 20 }, async (_, n) => {
-      const raw = await broker.connect(n % 2 === 0 ? undefined : broker.port);
-      await raw.request(`GET /tasks/${task.id}/events`, n % 2 === 0 ? [] : [`Host: 127.0.0.1:${broker.port}`]);
-      return raw;
-    }));
-    while (engine.listeners.size < 20) await broker.client.health();
-    const before = ownBytes();
-    let most = 0;
-    // 48 MB, far more than the buffers on the way hold: 20 readers would cost a gigabyte if it were kept for them.
-    const text = "x".repeat(16_000);
-    for (let n = 0; n < 30; n++) {
-      await Promise.all(Array.from({ length: 100 }, () => task.append({ type: "output", channel: "stdout", text })));
-      most = Math.max(most, ownBytes() - before);
-    }
-    const { seq } = task.record;
-    await denied(task);
-    const rest = await Array.fromAsync(broker.client.events(task.id, { after: seq - 1 }));
-    assertEquals(shape(rest), [`${seq} output`, `${seq + 1} result`]);
-    while (engine.listeners.size > 0) await broker.client.health();
-    // Garbage is among them: how much depends on how fast the machine is.
-    assert(most < 400e6, `${most} more bytes`);
-    for (const raw of stalled) raw[Symbol.dispose]();
-  }, { addr: "127.0.0.1:0", timeouts: { stalled_write_ms: 500 } }));
+longTest(
+  "a subscriber that never reads costs bounded memory, is closed, and delays no other",
+  () =>
+    withBroker(async (broker) => {
+      const { engine } = broker;
+      const task = await broker.runningTask();
+      const stalled = await Promise.all(Array.from({ length: 20 }, async (_, n) => {
+        const raw = await broker.connect(n % 2 === 0 ? undefined : broker.port);
+        await raw.request(`GET /tasks/${task.id}/events`, n % 2 === 0 ? [] : [`Host: 127.0.0.1:${broker.port}`]);
+        return raw;
+      }));
+      while (engine.listeners.size < 20) await broker.client.health();
+      const before = ownBytes();
+      let most = 0;
+      // 48 MB, far more than the buffers on the way hold: 20 readers would cost a gigabyte if it were kept for them.
+      const text = "x".repeat(16_000);
+      for (let n = 0; n < 30; n++) {
+        await Promise.all(Array.from({ length: 100 }, () => task.append({ type: "output", channel: "stdout", text })));
+        most = Math.max(most, ownBytes() - before);
+      }
+      const { seq } = task.record;
+      await denied(task);
+      const rest = await Array.fromAsync(broker.client.events(task.id, { after: seq - 1 }));
+      assertEquals(shape(rest), [`${seq} output`, `${seq + 1} result`]);
+      while (engine.listeners.size > 0) await broker.client.health();
+      // Garbage is among them: how much depends on how fast the machine is.
+      assert(most < 400e6, `${most} more bytes`);
+      for (const raw of stalled) raw[Symbol.dispose]();
+    }, { addr: "127.0.0.1:0", timeouts: { stalled_write_ms: 500 } }),
+);
 
 Deno.test("a damaged trace is an error; damage during a stream ends it with that error", () =>
   withBroker(async (broker) => {

@@ -308,21 +308,21 @@ Deno.test({
       };
       assertEquals((await ask("POST", "/tasks", ORDER)).status, 202);
       const id = broker.engine.tasks.list()[0]!.id;
-      for (const { method, path, admin } of ROUTES) {
-        if (!admin) continue;
+      for (const { method, path } of ROUTES) {
+        if (!path.startsWith("/admin/")) continue;
         const answer = await ask(method, path.replace("<id>", id), method === "POST" ? "{}" : undefined);
         assertEquals(answer, { status: 403, code: "denied" }, path);
       }
     }, { addr: `${outward?.address}:0` }),
 });
 
-Deno.test("the port behind the guard answers nobody who did not come through it", async () => {
+Deno.test("nothing behind the guard can be connected to", async () => {
   // In a process of its own: here, other tests listen too.
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "-A", "--no-prompt", "--no-check", new URL("hidden_ports_main.ts", import.meta.url).pathname],
   }).output();
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
-  assertMatch(new TextDecoder().decode(stdout), /^[1-9]\d* refused\n$/);
+  assertMatch(new TextDecoder().decode(stdout), /^nothing hidden\n$/);
 });
 
 Deno.test("an unavailable and an invalid address are errors, and no socket is left behind", async () => {

@@ -5,10 +5,11 @@ import * as v from "valibot";
 import { TASK_EVENTS } from "../../../broker/api/wire.ts";
 import { openApi } from "../../../broker/http/openapi.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
-import { RawHttp } from "../../support/raw_http.ts";
+import { headerOf, RawHttp } from "../../support/raw_http.ts";
 import { OPENAPI_FILE } from "../../tools/openapi.ts";
 import { BrokerBench } from "../engine/bench.ts";
 import { withBroker } from "./_broker.ts";
+import { longTest } from "../../support/long.ts";
 
 Deno.test("docs/openapi.json says what the table of routes and the schemas say", async () => {
   const written = JSON.parse(await Deno.readTextFile(OPENAPI_FILE));
@@ -21,7 +22,9 @@ Deno.test("docs/openapi.json is valid OpenAPI 3.1 and has every route", async ()
   assertEquals(await validator.validate(document), { valid: true });
   assertEquals(validator.version, "3.1");
   const listed = Object.entries<object>(document.paths).flatMap(([path, operations]) =>
-    Object.keys(operations).map((method) => `${method.toUpperCase()} ${path.replace("{id}", "<id>")}`)
+    Object.keys(operations).filter((name) => name !== "description").map((method) =>
+      `${method.toUpperCase()} ${path.replace("{id}", "<id>")}`
+    )
   );
   assertEquals(listed.sort(), ROUTES.map(({ method, path }) => `${method} ${path}`).sort());
 });
@@ -40,7 +43,23 @@ Deno.test("/openapi.json is served on every listener, with the token where the o
     );
   }, { addr: "127.0.0.1:0" }));
 
-Deno.test("every JSON answer and event of a running broker is what openapi.json says", async () => {
+Deno.test("a method that a path does not have is refused as openapi.json says of the path", () =>
+  withBroker(async (broker) => {
+    const document = JSON.parse(await Deno.readTextFile(OPENAPI_FILE));
+    const ajv = new Ajv2020({ strict: false, validateFormats: false });
+    ajv.addSchema(document, "openapi");
+    for (const [path, { description }] of Object.entries<{ description: string }>(document.paths)) {
+      const answer = await broker.ask(`DELETE ${path.replace("{id}", "ab".repeat(16))}`);
+      assertEquals(answer.status, 405, path);
+      assertEquals(
+        description,
+        `Any other method is refused with 405, a Problem, and \`Allow: ${headerOf(answer, "allow")}\`.`,
+      );
+      assert(ajv.validate("openapi#/components/schemas/Problem", JSON.parse(answer.body)), ajv.errorsText());
+    }
+  }));
+
+longTest("every JSON answer and event of a running broker is what openapi.json says", async () => {
   await using bench = await BrokerBench.start({ config: "max_concurrent_tasks: 8\n" });
   const done = await bench.pushed();
   const { id } = await bench.submit({ sensitive: true, draft: true });
@@ -59,8 +78,9 @@ Deno.test("every JSON answer and event of a running broker is what openapi.json 
     "POST /queue": order,
     "POST /admin/prune": { before: "2026-01-01T00:00:00Z" },
   };
-  for (const { method, path, answer } of ROUTES) {
-    if (!("schema" in answer)) continue;
+  for (const { method, path, answer, required } of ROUTES) {
+    // Rows of databases, which these tasks do not have, are held to it where there are some.
+    if (!("schema" in answer) || required !== undefined) continue;
     for (const task_id of path.includes("<id>") ? [done.id, id] : [id]) {
       const line = `${method} ${path.replace("<id>", task_id)}`;
       const { status, body } = await ask(line, bodies[`${method} ${path}`]);

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { NotAcknowledged } from "../../../broker/task/not_acknowledged.ts";
+import type { Decider } from "../../../broker/task/stages.ts";
 import { BrokerClient } from "../../../broker/client/client.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { type ErrorCode, TaskdError } from "../../../lib/errors.ts";
@@ -96,13 +97,25 @@ Deno.test("lists come newest first, in pages, by stage", () =>
     assertEquals(log, []);
   }));
 
+/** Parameters that take any text. */
+const ANY_TEXT = ["before", "database", "table", "search", "cursor"];
+
 Deno.test("a parameter is refused for what its schema in the table refuses, with what it must be", () =>
   withBroker(async (broker) => {
     const { id } = await broker.runningTask();
     const asked = ROUTES.flatMap(({ path, query = {} }) =>
-      Object.keys(query).filter((name) => name !== "before").map((name) => [path.replace("<id>", id), name])
+      Object.keys(query).filter((name) => !ANY_TEXT.includes(name)).map((name) => [path.replace("<id>", id), name])
     );
-    assertEquals(asked.map(([, name]) => name), ["limit", "stage", "follow", "since", "by"]);
+    assertEquals(asked.map(([, name]) => name), [
+      "limit",
+      "stage",
+      "kind",
+      "limit",
+      "value_bytes",
+      "follow",
+      "since",
+      "by",
+    ]);
     for (const [path, name] of asked) {
       for (const value of ["", "nowhere", "constructor", "-1", "1e3", "9".repeat(20)]) {
         const answer = await broker.ask(`GET ${path}?${name}=${value}`);
@@ -132,7 +145,7 @@ Deno.test("a diff is served byte by byte with its digest, and as 304 to a client
     const bytes = new Uint8Array([0xff, 0, 0x1b, 0x0a, 0x2b, 0xc3]);
     engine.diffs.set(id, bytes);
     const sha256 = sha256Hex(bytes);
-    assertEquals(await client.diff(id), { bytes, sha256 });
+    assertEquals(await client.diff(id), { bytes, shown_sha256: sha256 });
     const answer = await broker.ask(`GET /tasks/${id}/diff`);
     assertEquals(headerOf(answer, "content-type"), "text/x-diff");
     assertEquals(headerOf(answer, "etag"), `"${sha256}"`);
@@ -184,8 +197,16 @@ Deno.test("approving takes the diff that was read and every category, and names 
     assertEquals([error.code, error.missing], ["not_acknowledged", ["ci_files"]]);
     const stale = { diff_sha256: "0".repeat(64), acknowledge: ["ci_files", "lockfile"] };
     assertEquals(await codeOf(client.approve(task.id, stale)), "stale_diff");
-    await client.approve(task.id, { diff_sha256: SHA, acknowledge: ["ci_files", "lockfile"] });
+    const answers = await Promise.all(["brief", "diff"].map((part) => {
+      broker.engine.diffs.set(task.id, new Uint8Array());
+      return broker.ask(`GET /tasks/${task.id}/${part}`);
+    }));
+    assertEquals(answers.map((answer) => headerOf(answer, "x-diff-sha256")), [SHA, SHA]);
+    const seen = [{ part: "files" as const, from: 1, to: 2, of: 2 }];
+    await client.approve(task.id, { diff_sha256: SHA, acknowledge: ["ci_files", "lockfile"], seen });
     assertEquals(task.record.stage, APPROVED.to);
+    const { at, ...approval } = task.record.approval!;
+    assertEquals([approval.seen, approval.by?.via, at], [seen, "socket", task.record.stage_since]);
     // Twice, or after a decision, is too late.
     assertEquals(await codeOf(client.approve(task.id, { ...stale, diff_sha256: SHA })), "wrong_state");
     assertEquals(await codeOf(client.deny(task.id, "no")), "wrong_state");
@@ -213,6 +234,38 @@ Deno.test("an approval answers 409 for a stale diff or wrong state, 422 with wha
     );
   }));
 
+Deno.test("whatever a person decides is recorded with who could come in, and where", () =>
+  withBroker(async (broker) => {
+    const { client, http, port, ui_port } = broker;
+    const token = (await client.uiUrl()).split("#token=")[1]!;
+    const owner = `the owner of the socket (uid ${Deno.uid()})`;
+    const command = ["User-Agent: taskd"];
+    const page = [`Host: 127.0.0.1:${ui_port}`, `Authorization: Bearer ${token}`];
+    const table: [Decider, string[], { port?: number }][] = [
+      [{ via: "command line", who: owner }, command, {}],
+      [{ via: "socket", who: owner }, [], {}],
+      [{ via: "HTTP", who: "127.0.0.1" }, [`Host: ${http.addr}`, ...command], { port }],
+      [{ via: "page", who: "the holder of its token, at 127.0.0.1" }, [...page, ...command], { port: ui_port }],
+    ];
+    for (const [by, more, options] of table) {
+      const [approved, denied] = [await broker.taskAtGate(), await broker.taskAtGate()];
+      const body = JSON.stringify({ diff_sha256: SHA, acknowledge: ["ci_files", "lockfile"] });
+      const approving = await broker.ask(`POST /admin/tasks/${approved.id}/approve`, more, { ...options, body });
+      const denying = await broker.ask(`POST /admin/tasks/${denied.id}/deny`, more, options);
+      assertEquals([approving.status, denying.status], [204, 204], by.via);
+      assertEquals([approved.record.approval?.by, approved.record.ended_by], [by, undefined]);
+      assertEquals([denied.record.ended_by, denied.record.approval], [by, undefined]);
+      assertEquals((await client.task(denied.id)).ended_by, by);
+      const killed = await broker.runningTask();
+      await approved.move({ from: "pushing", to: "push_failed", reason: "the host is away" });
+      const killing = await broker.ask(`POST /admin/tasks/${killed.id}/kill`, more, options);
+      const pushing = await broker.ask(`POST /admin/tasks/${approved.id}/push`, more, options);
+      assertEquals([killing.status, pushing.status], [204, 204], by.via);
+      const { push_asked } = await client.task(approved.id);
+      assertEquals([killed.record.ended_by, push_asked?.by, push_asked?.at], [by, by, approved.record.stage_since]);
+    }
+  }, { addr: "127.0.0.1:0" }));
+
 Deno.test("denying and ending take a reason, or no body at all", () =>
   withBroker(async (broker) => {
     const { client, engine } = broker;
@@ -223,6 +276,21 @@ Deno.test("denying and ending take a reason, or no body at all", () =>
     assertEquals(killed.record.outcome, "cancelled");
     assertEquals(engine.asked.at(-1), ["kill", killed.id, ""]);
     assertEquals(await codeOf(client.kill(killed.id)), "wrong_state");
+  }));
+
+Deno.test("another round is for a change that waits to land", () =>
+  withBroker(async (broker) => {
+    const { client, engine } = broker;
+    const task = await broker.taskAtGate();
+    assertEquals(await codeOf(client.push(task.id)), "wrong_state");
+    engine.base_notes.push("main has moved on");
+    assertEquals(await client.bases(task.id.slice(0, 8)), { notes: ["main has moved on"] });
+    await client.approve(task.id, { diff_sha256: SHA, acknowledge: ["ci_files", "lockfile"] });
+    await task.move({ from: "pushing", to: "push_failed", reason: "the host is away" });
+    assertEquals((await client.stats()).push_failed, 1);
+    assertEquals((await broker.ask(`POST /admin/tasks/${task.id}/push`)).status, 204);
+    assertEquals([engine.asked.at(-1), task.record.stage], [["push", task.id], "pushing"]);
+    assertEquals(await codeOf(client.push(task.id)), "wrong_state");
   }));
 
 Deno.test("a task is submitted again as a new one", () =>
@@ -249,7 +317,8 @@ Deno.test("the admin routes prune and answer policy, ceiling, stats, health, met
   withBroker(async (broker) => {
     const { client, engine, http } = broker;
     const before = "2026-01-01T00:00:00Z";
-    assertEquals(await client.prune({ before, dry_run: true }), { pruned: ["aa".repeat(16)], dry_run: true });
+    const { pruned, mirrors, dry_run } = await client.prune({ before, dry_run: true });
+    assertEquals([pruned, mirrors[0]!.bytes, dry_run], [["aa".repeat(16)], 1, true]);
     assertEquals(engine.asked.at(-1), ["prune", { before_ms: Date.parse(before), dry_run: true }]);
     assertEquals(await codeOf(client.prune({ before: "yesterday", dry_run: true })), "invalid_request");
     assertEquals((await client.policy()).hash, "0".repeat(64));
@@ -352,3 +421,23 @@ Deno.test("without a broker, the client says how to start one", async () => {
     await Deno.remove(root, { recursive: true });
   }
 });
+
+Deno.test("changed rows are read page by page, and a column may have any name", () =>
+  withBroker(async (broker) => {
+    const { client, engine } = broker;
+    const { id } = await client.submit(ORDER);
+    const values = JSON.parse('{"constructor": 1, "__proto__": "x", "prototype": null}');
+    engine.rows = ({ cursor }) => ({
+      rows: [{ change: "changed", key: { id: 1 }, before: values, after: values, same: values }],
+      ...(cursor === undefined ? { next: "r1" } : {}),
+    });
+    const query = { database: "shop", table: "a b", kind: "changed", search: "x", limit: 7, value_bytes: 9 } as const;
+    const page = await client.databaseDiff(id, query);
+    assertEquals(JSON.stringify(page.rows[0]!.after), JSON.stringify(values));
+    assertEquals(page.next, "r1");
+    assertEquals((await client.databaseDiff(id, { ...query, cursor: "r1" })).next, undefined);
+    assertEquals(engine.asked.at(-1), ["databaseDiff", id, { ...query, cursor: "r1" }]);
+    for (const wrong of ["table=t", "database=d&table=t&kind=all", "database=d&table=t&limit=1001"]) {
+      assertEquals((await broker.ask(`GET /tasks/${id}/database-diff?${wrong}`)).status, 400, wrong);
+    }
+  }));

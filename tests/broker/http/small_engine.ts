@@ -5,15 +5,22 @@
 import { buildBrief } from "../../../broker/task/brief.ts";
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
 import {
+  type BasesView,
   type CeilingView,
+  type DatabaseDiffQuery,
+  type DatabaseRows,
   type Health,
   type PendingTask,
+  type Pruned,
   type QueueItemView,
   taskLinks,
   type TaskView,
+  type Verification,
 } from "../../../broker/api/wire.ts";
 import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
+import type { ApprovalRequest } from "../../../broker/task/approval.ts";
 import type { PolicyView } from "../../../broker/settings/policy_view.ts";
+import { type Decider, isWaiting } from "../../../broker/task/stages.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import type { TaskStore } from "../../../broker/task/task_store.ts";
 import { TaskdError } from "../../../lib/errors.ts";
@@ -107,6 +114,29 @@ export class SmallEngine implements BrokerEngine {
     return buildBrief({ task_id: id, repo, instruction, agent });
   }
 
+  // deno-lint-ignore require-await
+  async verification(id: string): Promise<Verification> {
+    this.#note("verification", id);
+    const { seq } = this.tasks.read(id);
+    return { id, verified: true, checks: [{ what: "trace", holds: true, detail: `${seq} rows` }] };
+  }
+
+  /** What is answered of changed rows. */
+  rows: (query: DatabaseDiffQuery) => DatabaseRows = () => ({ rows: [] });
+
+  // deno-lint-ignore require-await
+  async databaseDiff(id: string, query: DatabaseDiffQuery): Promise<DatabaseRows> {
+    this.#note("databaseDiff", id, query);
+    return this.rows(query);
+  }
+
+  /** What is said of a task's bases. */
+  readonly base_notes: string[] = [];
+
+  bases(_id: string): Promise<BasesView> {
+    return Promise.resolve({ notes: this.base_notes });
+  }
+
   pending(): PendingTask[] {
     this.#note("pending");
     return this.tasks.list({ stage: "awaiting_approval" }).map(({ id }) => {
@@ -116,21 +146,29 @@ export class SmallEngine implements BrokerEngine {
     });
   }
 
-  async approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
+  async approve(id: string, request: ApprovalRequest): Promise<void> {
     this.#note("approve", id, request);
     await this.#task(id).approve(request);
   }
 
-  async deny(id: string, reason: string): Promise<void> {
+  async deny(id: string, reason: string, by?: Decider): Promise<void> {
     this.#note("deny", id, reason);
-    await this.#task(id).deny(reason);
+    await this.#task(id).deny(reason, by);
   }
 
-  async kill(id: string, reason: string): Promise<void> {
+  async push(id: string, by?: Decider): Promise<void> {
+    this.#note("push", id);
+    const task = this.#task(id);
+    const { stage } = task.record;
+    if (!isWaiting(stage)) throw new TaskdError("wrong_state", `It is in ${stage}`);
+    await task.move({ from: stage, to: "pushing", reason: "a person asked for it", ...(by && { by }) });
+  }
+
+  async kill(id: string, reason: string, by?: Decider): Promise<void> {
     this.#note("kill", id, reason);
     const task = this.#task(id);
     if (task.record.stage !== "running") throw new TaskdError("wrong_state", `It is in ${task.record.stage}`);
-    await task.move({ from: "running", to: "done", outcome: "cancelled", reason });
+    await task.move({ from: "running", to: "done", outcome: "cancelled", reason, ...(by && { by }) });
   }
 
   #task(id: string): Task {
@@ -140,9 +178,10 @@ export class SmallEngine implements BrokerEngine {
   }
 
   // deno-lint-ignore require-await
-  async prune(options: { before_ms: number; dry_run: boolean }): Promise<string[]> {
+  async prune(options: { before_ms: number; dry_run: boolean }): Promise<Pruned> {
     this.#note("prune", options);
-    return ["aa".repeat(16)];
+    const mirrors = [{ repo: "https://code.example/a", bytes: 1, last_used_at: "2026-01-01T00:00:00.000Z" }];
+    return { pruned: ["aa".repeat(16)], mirrors, dry_run: options.dry_run };
   }
 
   policy(): PolicyView {

@@ -9,7 +9,7 @@ import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts } from "./_container.ts";
 
 podmanTest(
-  "from inside a sandbox, the proxy lets allowed names pass and nothing else, and looks no denied name up",
+  "from a sandbox, the proxy passes allowed names alone, and resolves no denied name",
   async () => {
     await using test = await testRuntime(41);
     const { listen } = await test.runtime.prepare();

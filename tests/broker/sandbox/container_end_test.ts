@@ -131,7 +131,7 @@ podmanTest("prepare() can be called again, and close() gives the gateway's addre
     clock: systemClock,
   });
   await assertRejects(() => runtime.prepare(), TaskdError, "Cannot start the anchor");
-});
+}, longTest);
 
 podmanTest("giving the work tree to the sandbox follows no link out of it", async () => {
   await using test = await testRuntime(39);
@@ -163,4 +163,4 @@ podmanTest("giving the work tree to the sandbox follows no link out of it", asyn
   assertEquals((await Deno.stat(`${outside}/file`)).uid, 0);
   assertEquals((await Deno.stat(outside)).uid, 0);
   assertEquals((await Deno.lstat(`${work_dir}/link`)).uid, 1_900_001_000);
-});
+}, longTest);

@@ -7,6 +7,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { firewallAttacks, networkAttacks, SIBLING_SCRIPT } from "../../../cli/redteam/inputs/container_scripts.ts";
 import { podman, podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts, startIn } from "./_container.ts";
+import { longTest } from "../../support/long.ts";
 
 /** Answers each connection with a word. */
 function greeter(address: Deno.TcpListenOptions, word: string): { port: number; accepted: () => number } & Disposable {
@@ -108,4 +109,4 @@ attempt("proxy", lambda: connect("${listen.hostname}", 3128))
   assertEquals(got.get("proxy"), "the proxy");
   assertStringIncludes(got.get("gateway")!, "refused");
   assertEquals(gateway.accepted(), 0);
-});
+}, longTest);

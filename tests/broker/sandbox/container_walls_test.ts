@@ -7,6 +7,7 @@ import { FORK_BOMB, WALL_ATTACKS } from "../../../cli/redteam/inputs/container_s
 import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts, runIn, startIn } from "./_container.ts";
+import { longTest } from "../../support/long.ts";
 
 // conformance: b1.sandbox b2.ceiling.not_in_sandbox
 podmanTest("a sandbox cannot write outside its folders, nor gain rights, nor see its host", async () => {
@@ -61,7 +62,7 @@ podmanTest("a memory hog is ended and the end says so", async () => {
     memory_bytes: 128 << 20,
   });
   assertEquals(flood.end.code, 1);
-});
+}, longTest);
 
 podmanTest("secrets of a sandbox are on no command line of the host", async () => {
   await using test = await testRuntime(24);

@@ -64,17 +64,26 @@ Deno.test("nothing in the sandbox's process gets out of the work folder and past
   assertEquals(Deno.readLinkSync(`${place.work}/loop`), ".");
 });
 
-Deno.test("a file that the agent wrote in a link's place stays", async () => {
+Deno.test("the agent sees links as links: what it writes there is refused, and they stay links", async () => {
   await using place = new Place();
   place.file("outside.txt", "outside");
+  Deno.mkdirSync(`${place.work}/src`);
+  place.file("work, it/src/a.txt", "a");
   Deno.symlinkSync("../outside.txt", `${place.work}/link.txt`);
+  Deno.symlinkSync("src", `${place.work}/current`);
   await using model = new ModelServer([
-    { calls: [["write", { path: "link.txt", content: "mine" }]] },
+    { calls: [["list", { path: "." }], ["write", { path: "link.txt", content: "mine" }]] },
+    { calls: [["write", { path: "current/b.txt", content: "mine" }], ["write", { path: "src/b.txt", content: "b" }]] },
     { calls: [["finish", { summary: "done" }]] },
   ]);
   await (await place.runtime().start(place.spec(model.url))).wait();
-  assertEquals(Deno.readTextFileSync(`${place.work}/link.txt`), "mine");
-  assert(Deno.lstatSync(`${place.work}/link.txt`).isFile);
+  const seen = JSON.stringify(model.asked.at(-1)!.body.messages);
+  for (const part of ["current (link to ", "link.txt (link to ", "2 symbolic links", "through a symbolic link to "]) {
+    assert(seen.includes(part), `${part} in ${seen}`);
+  }
+  assertEquals(Deno.readLinkSync(`${place.work}/link.txt`), "../outside.txt");
+  assertEquals(Deno.readLinkSync(`${place.work}/current`), "src");
+  assertEquals(Deno.readTextFileSync(`${place.work}/src/b.txt`), "b");
   assertEquals(Deno.readTextFileSync(`${place.root}/outside.txt`), "outside");
 });
 

@@ -4,14 +4,8 @@
  * fails while it is not.
  */
 
-import {
-  GROUPS,
-  SETTING_PATHS,
-  type SettingPath,
-  type SettingRow,
-  SETTINGS,
-} from "../../../broker/settings/settings.ts";
-import { traitsOf } from "../../../broker/settings/value_schemas.ts";
+import { GROUPS, SETTING_PATHS, type SettingPath, SETTINGS } from "../../../broker/settings/settings.ts";
+import { type SettingRow, traitsOf } from "../../../broker/settings/value_schemas.ts";
 
 const BEGIN = "<!-- reference: written by tests/broker/settings/reference.ts -->";
 const END = "<!-- end of reference -->";

@@ -8,7 +8,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { foldRow } from "../../../broker/task/record.ts";
 import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } from "../../../broker/task/rows.ts";
 import type { TaskOrder, TaskRecord } from "../../../broker/task/schema.ts";
-import { type Move, type Stage, STAGES } from "../../../broker/task/stages.ts";
+import { isWaiting, type Move, type Stage, STAGES } from "../../../broker/task/stages.ts";
 import { tracePath } from "../../../broker/task/trace.ts";
 
 /** A digest of some diff. */
@@ -87,7 +87,11 @@ function anyMove(stage: Stage, random: SeededRandom): Move | undefined {
   const cargo: Record<string, object> = {
     awaiting_approval: { gate },
     awaiting_ci: { pushed },
-    pushing: { approval: { diff_sha256: SHA, acknowledged: ["binary"] } },
+    pushing: isWaiting(stage)
+      ? { reason: "another round" }
+      : { approval: { diff_sha256: SHA, acknowledged: ["binary"] } },
+    push_failed: { reason: "the host is away" },
+    data_waits: { pushed, reason: "the base has moved" },
   };
   const move = next.includes(choice) ? { from: stage, to: choice, ...cargo[choice] } : {
     from: stage,

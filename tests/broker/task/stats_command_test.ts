@@ -2,16 +2,17 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Admission } from "../../../broker/admission/admission.ts";
 import type { CeilingView } from "../../../broker/api/wire.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
-import { GROUPINGS } from "../../../broker/task/schema.ts";
+import { GROUPINGS } from "../../../broker/task/stats_schema.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { ceilingLines, parseSince, render, type StatsResult } from "../../../cli/commands/stats.ts";
 import { Io } from "../../../cli/text/io.ts";
-import { GROUPING_NAMES } from "../../../cli/table/stats.ts";
+import { GROUPING_NAMES } from "../../../cli/table/tasks.ts";
 import { ScriptedEngine } from "../../cli/support/broker.ts";
 import { makePlace } from "../../cli/support/taskd.ts";
 import { plantAuditDirectory } from "../../support/audit_dirs.ts";
 import { DEFAULTS, figures, settlement, someId, START } from "../admission/site.ts";
 import { plantTrace, someOrder } from "./lives.ts";
+import { longTest } from "../../support/long.ts";
 
 const DENO_DIR = JSON.parse(
   new TextDecoder().decode((await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output()).stdout),
@@ -69,7 +70,7 @@ Deno.test("a damaged trace and a hostile instruction change no figure and reach 
   assert(!/[\u001b\u202e]/.test(stdout), JSON.stringify(stdout));
 });
 
-Deno.test("--since takes a duration or a date, and refuses anything else", async () => {
+longTest("--since takes a duration or a date, and refuses anything else", async () => {
   await using place = await host();
   await plantAuditDirectory(place.audit_root, { tasks: 48, every_ms: 3_600_000 });
   assertEquals((await place.json(["stats", "--since", "2026-01-02"])).tasks, 24);
@@ -82,7 +83,7 @@ Deno.test("--since takes a duration or a date, and refuses anything else", async
 });
 
 // conformance: b2.ceiling.display b4.admin_ceiling b4.stats.json
-Deno.test("with a running broker and a ceiling, stats shows its headroom in the contract's words", async () => {
+longTest("with a running broker and a ceiling, stats shows its headroom in the contract's words", async () => {
   await using place = await host();
   const tasks = await TaskStore.open(place.audit_root);
   const settings = { ...DEFAULTS, max_concurrent_tasks: 3, global_budget_usd: 5, global_max_tasks: 10 };
@@ -161,6 +162,9 @@ Deno.test("on a terminal there are bars and sparklines, within its width", async
     };
     await store.close();
     const text = await render(stats, io);
+    const waiting = await render({ ...stats, push_failed: 2, data_waits: 1 }, io);
+    assertStringIncludes(waiting, "push failed: 2 wait, approved (taskd tasks --stage push_failed)\n");
+    assertStringIncludes(waiting, "pushed, data waits: 1 (taskd tasks --stage data_waits)\n");
     assertStringIncludes(text, "█");
     assertStringIncludes(text, "2026-01-01 to 2026-01-25");
     assert(text.split("\n").every((line) => line.length <= io.columns!), text);

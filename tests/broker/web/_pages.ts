@@ -1,30 +1,28 @@
 /**
  * A browser on the broker's real listeners: pages, routes, token and checks are the real ones; the engine behind them is
- * in memory and does what a test tells it.
+ * in memory and does what a test asks.
  */
 
+import { boundTo } from "../../../broker/engine/bind.ts";
+import type { Binding } from "../../../broker/task/binding.ts";
 import { existsSync } from "@std/fs/exists";
 import { createHash } from "node:crypto";
 import { assertEquals } from "@std/assert";
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import type { PendingTask, TaskView } from "../../../broker/api/wire.ts";
-import type {
-  BriefDatabase,
-  BriefFlag,
-  SetupEvidence,
-  SpendFigures,
-  TaskOrder,
-  TrustBrief,
-} from "../../../broker/task/schema.ts";
+import type { BriefFlag, SetupEvidence, SpendFigures, TaskOrder, TrustBrief } from "../../../broker/task/schema.ts";
+import type { BriefDatabase } from "../../../broker/task/database_schema.ts";
+import { canonicalJson } from "../../../lib/text/canonical_json.ts";
 import { buildBrief } from "../../../broker/task/brief.ts";
 import { FLAG_CATEGORIES } from "../../../broker/git/flags.ts";
 import { type RunningHttp, serveHttp } from "../../../broker/http/serve.ts";
 import { BrokerClient } from "../../../broker/client/client.ts";
-import type { Json } from "../../../broker/task/values.ts";
+import type { Json } from "../../../broker/task/value_schemas.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { webResponse } from "../../../broker/web/web.ts";
 import { SmallEngine } from "../http/small_engine.ts";
+import { longTest } from "../../support/long.ts";
 
 /** What a page may take to show something, on a machine with much else to do. */
 const PAGE_TIMEOUT_MS = 10_000;
@@ -39,6 +37,8 @@ export interface GateOptions {
   diff: string;
   order?: Partial<Omit<TaskOrder, "id">>;
   second_look?: readonly string[];
+  /** Databases that the gate is bound to. */
+  bound?: Binding["databases"];
   /** Paths of the categories. */
   flags?: readonly BriefFlag[];
   setup?: SetupEvidence;
@@ -77,19 +77,21 @@ class PagesEngine extends SmallEngine {
 
   /** From `running` to the gate. */
   async collect(task: Task, options: GateOptions): Promise<void> {
-    const { diff, second_look = [], timeout_ms = 0 } = options;
+    const { diff, timeout_ms = 0 } = options;
     await task.move({ from: "running", to: "collecting" });
     for (const [name, value] of Object.entries(options.evidence ?? {})) {
       await task.append({ type: "evidence", name, value });
     }
-    const diff_sha256 = changeOf(diff);
-    await task.append({ type: "evidence", name: "change", value: { diff_sha256, shown_sha256: sha256(diff) } });
+    await task.append({ type: "evidence", name: "change", value: { shown_sha256: sha256(diff) } });
     this.#gates.set(task.id, options);
     this.diffs.set(task.id, new TextEncoder().encode(diff));
     await task.move({
       from: "collecting",
       to: "awaiting_approval",
-      gate: { diff_sha256, second_look: [...second_look], timeout_ms },
+      gate: boundTo({
+        ...atGate(task.id, sha256(diff), { ...options, brief: await this.brief(task.id) }),
+        timeout_ms,
+      }, task.head),
     });
   }
 
@@ -162,9 +164,33 @@ function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** What stands for the digest of the change that a diff shows: never that of the diff itself. */
-export function changeOf(diff: string): string {
-  return sha256(`change of ${diff}`);
+/** A gate that is bound to what is shown; its digest is still to be computed. */
+function atGate(
+  task_id: string,
+  shown_sha256: string,
+  { second_look = [], bound = [], brief }: Partial<GateOptions> & { brief: TrustBrief },
+) {
+  const [oid, some] = ["c".repeat(40), "d".repeat(64)];
+  const binding: Binding = {
+    format: "taskd approval 1",
+    task_id,
+    record: { rows: 0, sha256: some },
+    repository: "https://example.com/ada/shop",
+    base: { commit: oid, tree: oid, branch: "main" },
+    tree: oid,
+    change_sha256: some,
+    commit_message: "Say hello\n",
+    pull_request: { title: "Say hello", body_sha256: some, draft: false },
+    databases: bound,
+    second_look: [...second_look],
+    flags_sha256: some,
+    brief_sha256: sha256(canonicalJson(brief)),
+    shown_sha256,
+    policy_sha256: some,
+    egress_sha256: some,
+    settings_sha256: some,
+  };
+  return { diff_sha256: "", second_look: [...second_look], binding };
 }
 
 /** A spend. */
@@ -225,11 +251,31 @@ export class Pages {
     context.setDefaultTimeout(PAGE_TIMEOUT_MS);
     const page = await context.newPage();
     page.on("pageerror", (error) => this.complaints.push(String(error)));
+    // Chromium ends what it loads when an address of the machine comes or goes, as those of containers do.
+    let changed = false;
     page.on("console", (message) => {
-      if (message.type() === "error" || message.type() === "warning") this.complaints.push(message.text());
+      const text = message.text();
+      if (text.endsWith("net::ERR_NETWORK_CHANGED")) changed = true;
+      else if (message.type() === "error" || message.type() === "warning") this.complaints.push(text);
     });
-    await page.goto(`${this.origin}${path}${token === null ? "" : `#token=${token}`}`);
+    const url = `${this.origin}${path}${token === null ? "" : `#token=${token}`}`;
+    await page.goto(url);
+    while (changed) {
+      changed = false;
+      // The token is gone from the address by now: going there is no move within the page.
+      await page.goto("about:blank");
+      await page.goto(url);
+    }
     return page;
+  }
+
+  /** The beginning of what every open page shows. */
+  texts(): Promise<string[]> {
+    const open = this.#browser.contexts().flatMap((context) => context.pages());
+    return Promise.all(open.map(async (page) => {
+      const text = await page.locator("body").innerText().catch(String);
+      return `${page.url()}\n${text.slice(0, 2000)}`;
+    }));
   }
 
   async close(): Promise<void> {
@@ -267,8 +313,9 @@ export function pageTest(
         await run(pages);
         assertEquals(pages.complaints.filter((text) => expected === undefined || !expected.test(text)), []);
       } catch (error) {
-        // What the pages said may be the reason.
+        // What the pages said and show may be the reason.
         if (pages.complaints.length > 0) console.error(pages.complaints);
+        for (const text of await pages.texts()) console.error(text);
         throw error;
       } finally {
         await pages.close();
@@ -277,6 +324,10 @@ export function pageTest(
     },
   });
 }
+
+/** The same in the long suite alone. */
+export const longPageTest: typeof pageTest = (name, run, options) =>
+  pageTest(name, run, { ...options, define: longTest });
 
 /** Keeps a picture for people to look at; tests/output is not kept in git. */
 export async function picture(page: Page, name: string, options: { whole?: boolean } = {}): Promise<void> {

@@ -2,20 +2,21 @@
  * The approval gate in a real browser, as the person uses it who decides.
  */
 
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { Page } from "playwright-core";
 import { newFile, ORDINARY } from "./_diffs.ts";
 import {
-  changeOf,
   closeBrowser,
   flagOf,
   type GateOptions,
+  longPageTest,
   type Pages,
   pageTest,
   picture,
   spent,
   tick,
 } from "./_pages.ts";
+import { longTest } from "../../support/long.ts";
 
 Deno.test.afterAll(closeBrowser);
 
@@ -38,9 +39,6 @@ const ORDINARY_GATE: GateOptions = {
     reason: "the host is not on the list",
     hint: "Add it to egress.yaml if the task needs it",
   }],
-  evidence: {
-    databases: { orders: { tables: { payments: { added_rows: 0, changed_rows: 12 } }, schema: "unchanged" } },
-  },
   order: {
     model: "claude-sonnet-4-5",
     instruction:
@@ -76,8 +74,8 @@ pageTest("a change is read, acknowledged and approved by keyboard alone", async 
     const focus = page.locator(`#file-${file}`);
     assert(await focus.evaluate(hasFocus), `file ${file} has the focus`);
     await page.locator(`#file-${file} .code`).first().waitFor();
-    // What has come into sight was read by that; the key does it where it has not.
-    if (!await focus.locator(".read input").isChecked()) await page.keyboard.press("m");
+    // What comes into sight is read by that, maybe right before the key, which then takes it back.
+    while (!await focus.locator(".read input").isChecked()) await page.keyboard.press("m");
   }
   assert(await approve(page).isDisabled());
   await page.keyboard.press("a");
@@ -91,12 +89,12 @@ pageTest("a change is read, acknowledged and approved by keyboard alone", async 
   await page.keyboard.press("a");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Pushing" }).waitFor();
-  const { stage, acknowledgements, diff_sha256 } = pages.engine.tasks.read(id);
-  assertEquals({ stage, acknowledgements, diff_sha256 }, {
-    stage: "pushing",
-    acknowledgements: LOOKS,
-    diff_sha256: changeOf(ORDINARY),
-  });
+  const { stage, acknowledgements, approval, gate: asked } = pages.engine.tasks.read(id);
+  assertEquals([stage, acknowledgements, approval?.diff_sha256], ["pushing", LOOKS, asked?.diff_sha256]);
+  // On the record: where it came from, and that every file was read.
+  const [brief, files, ...more] = approval?.seen ?? [];
+  assertEquals([approval?.by?.via, brief?.part, files?.part, more], ["page", "brief", "files", []]);
+  assertEquals([files?.from, files?.to], [1, files?.of]);
 });
 
 pageTest(
@@ -140,7 +138,7 @@ pageTest("a file that was marked by hand stays as it was marked", async (pages) 
   await page.locator("#file-1.is-read").waitFor();
   await page.locator("#file-0 .file-end").scrollIntoViewIfNeeded();
   assertEquals(await page.locator("#file-0 .read input").isChecked(), false);
-});
+}, { define: longTest });
 
 pageTest("a closed file is not read by passing over it", async (pages) => {
   const lines = Array.from({ length: 2_000 }, (_, index) => `line ${index}`);
@@ -148,7 +146,7 @@ pageTest("a closed file is not read by passing over it", async (pages) => {
   assertEquals(await page.locator("#file-0 .fold").getAttribute("aria-expanded"), "false");
   await page.locator("#file-1.is-read").waitFor();
   assertEquals(await page.locator("#file-0 .read input").isChecked(), false);
-});
+}, { define: longTest });
 
 pageTest("a diff that was replaced at the gate is shown as such, and nothing is approved", async (pages) => {
   const { id, page } = await gate(pages);
@@ -161,11 +159,32 @@ pageTest("a diff that was replaced at the gate is shown as such, and nothing is 
   assertEquals(pages.engine.tasks.read(id).stage, "awaiting_approval");
 }, { expected: /409/ });
 
+pageTest("what was altered on the disk is said, with what to do, and is not approved", async (pages) => {
+  const { id, page } = await gate(pages);
+  await readAll(page);
+  const { TaskdError } = await import("../../../lib/errors.ts");
+  pages.engine.refusal = new TaskdError("altered", "Cannot approve: the brief was altered", { hint: "Deny it" });
+  await approve(page).click();
+  await page.getByText("What is kept of this task was altered.").waitFor();
+  await page.getByText("the brief was altered. Deny it").waitFor();
+  assertEquals(pages.engine.tasks.read(id).stage, "awaiting_approval");
+}, { expected: /409/, define: longTest });
+
 pageTest("bytes that are not those of the record cannot be approved at all", async (pages) => {
   const id = await pages.engine.gate(ORDINARY_GATE);
   pages.engine.diffs.set(id, new TextEncoder().encode(newFile("other.txt", ["x"])));
   const page = await pages.visit(`/ui/tasks/${id}`);
-  await page.getByText("This is not the diff at the gate.").waitFor();
+  await page.getByText("This is not the diff or the brief at the gate.").waitFor();
+  await readAll(page);
+  assert(await approve(page).isDisabled());
+});
+
+longPageTest("a brief that is not the one of the record is noticed, and cannot be approved", async (pages) => {
+  const id = await pages.engine.gate(ORDINARY_GATE);
+  const brief = pages.engine.brief.bind(pages.engine);
+  pages.engine.brief = async (id) => ({ ...await brief(id), flags: [] });
+  const page = await pages.visit(`/ui/tasks/${id}`);
+  await page.getByText("This is not the diff or the brief at the gate.").waitFor();
   await readAll(page);
   assert(await approve(page).isDisabled());
 });
@@ -177,14 +196,14 @@ pageTest("what the broker still wants to be named is pointed at", async (pages) 
   pages.engine.refusal = new NotAcknowledged(["lockfile"], "Cannot approve: lockfile is not acknowledged");
   await approve(page).click();
   await page.getByText("lockfile is not acknowledged").waitFor();
-  const wanted = page.locator(".look.wanted");
-  assertStringIncludes(await wanted.innerText(), "lockfile");
-  assertEquals(await wanted.locator("input").isChecked(), false);
+  const expected = page.locator(".look.unread");
+  assertStringIncludes(await expected.innerText(), "lockfile");
+  assertEquals(await expected.locator("input").isChecked(), false);
   assert(await approve(page).isDisabled());
   assertEquals(pages.engine.tasks.read(id).stage, "awaiting_approval");
-}, { expected: /422/ });
+}, { expected: /422/, define: longTest });
 
-pageTest("a denial goes on the record with its reason", async (pages) => {
+longPageTest("a denial goes on the record with its reason", async (pages) => {
   const { id, page } = await gate(pages);
   await page.keyboard.press("d");
   await page.keyboard.type("Back off by the Retry-After header instead.");
@@ -198,6 +217,28 @@ pageTest("a gate that another person decided turns into its result", async (page
   await pages.engine.deny(id, "on the command line");
   await page.getByRole("heading", { name: "Denied" }).waitFor();
   await page.getByText("on the command line").waitFor();
+}, { define: longTest });
+
+longPageTest("after the decision the page shows the same diff, who decided when, and where it went", async (pages) => {
+  const { id, page } = await gate(pages);
+  const before = await page.locator(".changes .code").allTextContents();
+  const { gate: asked } = pages.engine.tasks.read(id);
+  await pages.engine.approve(id, { ...asked!, acknowledge: asked!.second_look, by: { via: "HTTP", who: "127.0.0.1" } });
+  const task = await pages.engine.tasks.reopen(id);
+  const commit = "0123456789".repeat(4);
+  const pushed = { branch: "agent/1", commit, pull_request: "https://github.com/acme/orders/pull/7" };
+  await task.move({ from: "pushing", to: "done", outcome: "pushed", reason: "", pushed });
+  const after = await pages.visit(`/ui/tasks/${id}`);
+  await after.locator(".changes .code").first().waitFor();
+  assertEquals(await after.locator(".changes .code").allTextContents(), before);
+  assertEquals(await after.locator(".changes .read").first().isVisible(), false);
+  const head = await after.locator(".gate-head").innerText();
+  assertMatch(head, /Approved[^]*Approved by\s+127\.0\.0\.1, via HTTP/);
+  const link = after.getByRole("link", { name: commit.slice(0, 12) });
+  assertEquals(await link.getAttribute("href"), `https://github.com/acme/orders/commit/${commit}`);
+  pages.engine.diffs.set(id, new TextEncoder().encode("another diff"));
+  const altered = await pages.visit(`/ui/tasks/${id}`);
+  await altered.getByText("not the one that was at the gate").waitFor();
 });
 
 // conformance: b2.spend.gate
@@ -208,10 +249,28 @@ pageTest("the gate shows what the lease meters, as it is metered", async (pages)
   await page.getByText("at least $1.50").waitFor();
 });
 
-pageTest("the gate tells everything that was established, and what was not", async (pages) => {
-  const { page } = await gate(pages);
+pageTest("the gate shows everything that was established, and what was not", async (pages) => {
+  const { page } = await gate(pages, {
+    ...ORDINARY_GATE,
+    databases: [{
+      db: "shop",
+      base: "main",
+      changed: true,
+      tables: [{ table: "payments", change: "changed", rows_added: 0, rows_removed: 0, rows_changed: 12 }],
+      more_tables: 0,
+      schema: [],
+      more_schema: 0,
+      other_changes: false,
+    }],
+  });
   for (
-    const text of ["npm ci", "hit, 9f2c41ab", "telemetry.example.com:443", "changed_rows", "whether the result builds"]
+    const text of [
+      "npm ci",
+      "hit, 9f2c41ab",
+      "telemetry.example.com:443",
+      "12 rows of payments",
+      "whether the result builds",
+    ]
   ) {
     await page.getByText(text).first().waitFor();
   }

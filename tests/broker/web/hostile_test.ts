@@ -7,6 +7,7 @@ import type { Page } from "playwright-core";
 import { CONTENT_SECURITY_POLICY } from "../../../broker/web/web.ts";
 import { newFile, ORDINARY } from "./_diffs.ts";
 import { closeBrowser, flagOf, type Pages, pageTest, picture, tick } from "./_pages.ts";
+import { longTest } from "../../support/long.ts";
 
 Deno.test.afterAll(closeBrowser);
 
@@ -129,12 +130,15 @@ pageTest("nothing hides to the right: lines wrap, and a huge one says how much i
 pageTest("a binary change and the end of a cut diff are to be acknowledged", async (pages) => {
   const diff = `diff --git a/logo.png b/logo.png\nindex ${"1".repeat(40)}..${"2".repeat(40)} 100644\n` +
     `Binary files a/logo.png and b/logo.png differ\n${ORDINARY}\\ cut here: the diff is longer than 4194304 bytes\n`;
-  const page = await gate(pages, diff);
+  const id = await pages.engine.gate({ diff, second_look: ["binary", "cut_diff"] });
+  const page = await pages.visit(`/ui/tasks/${id}`);
+  await page.getByText("The diff ends here").waitFor();
   for (const box of await page.locator(".read input").all()) await box.evaluate(tick);
+  assertEquals(await page.locator(".look input").count(), 2);
   assert(await page.getByRole("button", { name: "Approve and push" }).isDisabled());
   for (const box of await page.locator(".look input").all()) await box.check();
   assert(await page.getByRole("button", { name: "Approve and push" }).isEnabled());
-});
+}, { define: longTest });
 
 pageTest("output with terminal sequences is inert, and colours of a terminal are left out", async (pages) => {
   const task = await pages.engine.begin();
@@ -177,7 +181,7 @@ pageTest("no URL that a page asks for has the token in it", async (pages) => {
   await page.locator(".code").first().waitFor();
   assert(asked.some((url) => url.endsWith(`/tasks/${id}/events`)));
   assertEquals(asked.filter((url) => url.includes(pages.token)), []);
-});
+}, { define: longTest });
 
 pageTest("without a token a page says how to get one, and asks for nothing", async (pages) => {
   const page = await pages.visit("/ui/", { token: null });
@@ -188,7 +192,7 @@ pageTest("without a token a page says how to get one, and asks for nothing", asy
 pageTest("with a token of another start a page says so", async (pages) => {
   const page = await pages.visit("/ui/", { token: "0".repeat(64) });
   await page.getByText("`taskd ui` prints the address with the token").waitFor();
-}, { expected: /401/ });
+}, { expected: /401/, define: longTest });
 
 pageTest("a page runs no script but its own, and makes no markup from strings", async (pages) => {
   const response = await fetch(`${pages.origin}/ui/`);

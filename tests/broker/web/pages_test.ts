@@ -7,7 +7,7 @@ import axe from "axe-core";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Page } from "playwright-core";
 import { newFile, ORDINARY } from "./_diffs.ts";
-import { closeBrowser, flagOf, type Pages, pageTest, picture, spent } from "./_pages.ts";
+import { closeBrowser, flagOf, longPageTest, type Pages, pageTest, picture, spent, tick } from "./_pages.ts";
 import { tracePath } from "../../../broker/task/trace.ts";
 import { longTest } from "../../support/long.ts";
 
@@ -80,9 +80,9 @@ pageTest("no page has a serious fault for those who do not see it, or do not use
       assertEquals(serious.map(({ id, nodes }) => [id, nodes.slice(0, 3)]), [], `${name}, ${colorScheme}`);
     }, { colorScheme });
   }
-});
+}, { define: longTest });
 
-pageTest("on a phone no page is wider than the screen", async (pages) => {
+longPageTest("on a phone no page is wider than the screen", async (pages) => {
   await everyPage(pages, async (page, name) => {
     assert(await page.evaluate<number>("document.documentElement.scrollWidth") <= 390, name);
     await picture(page, `phone_${name}`);
@@ -94,7 +94,7 @@ pageTest("on a phone no page is wider than the screen", async (pages) => {
   }, PHONE);
 });
 
-pageTest("pages are light or dark as the reader's system is", async (pages) => {
+longPageTest("pages are light or dark as the reader's system is", async (pages) => {
   for (const colorScheme of ["light", "dark"] as const) {
     const page = await pages.visit("/ui/", { colorScheme });
     const ground = await page.evaluate<string>("getComputedStyle(document.body).backgroundColor");
@@ -118,7 +118,7 @@ pageTest("pictures of every page", async (pages) => {
   }
 }, { define: longTest });
 
-pageTest("what comes to the gate shows up by itself, and leaves when it is decided", async (pages) => {
+longPageTest("what comes to the gate shows up by itself, and leaves when it is decided", async (pages) => {
   const page = await pages.visit("/ui/");
   await page.getByText("Nothing waits.").waitFor();
   const id = await pages.engine.gate({ diff: ORDINARY });
@@ -152,6 +152,21 @@ pageTest("a task is followed from its first stage to the gate", async (pages) =>
   assertEquals(await page.locator("#live").innerText(), "Waiting for approval");
 });
 
+pageTest("what a page reads is asked again when the machine's network ends it", async (pages) => {
+  const page = await pages.visit("/ui/");
+  const id = await pages.engine.gate({ diff: ORDINARY });
+  const ended = new Set<string>();
+  await page.route("**/tasks/**", (route) => {
+    const url = route.request().url();
+    if (ended.has(url)) return route.continue();
+    ended.add(url);
+    return route.abort("internetdisconnected");
+  });
+  await page.locator(`a[href$="${id}"]`).first().click();
+  await page.getByRole("heading", { name: "Approve this change?" }).waitFor();
+  assert(ended.size > 0);
+}, { expected: /ERR_INTERNET_DISCONNECTED/ });
+
 pageTest("a trace that cannot be read is said on the task's page, which does not ask again", async (pages) => {
   const { engine } = pages;
   const task = await engine.begin();
@@ -169,7 +184,7 @@ pageTest("a trace that cannot be read is said on the task's page, which does not
   assertStringIncludes(await alert.innerText(), "is altered");
   await page.waitForTimeout(1_200);
   assertEquals(asked, 1);
-});
+}, { define: longTest });
 
 pageTest("what a task has spent never goes down while rows come that say less than the lease", async (pages) => {
   const task = await pages.engine.begin();
@@ -204,6 +219,28 @@ pageTest("a task that runs can be ended, and one that has ended be run again", a
   const [again] = pages.engine.tasks.list({ limit: 1 });
   assertEquals(again!.retry_of, task.id);
   assertEquals(page.url(), `${pages.origin}/ui/tasks/${again!.id}`);
+});
+
+longPageTest("a change that waits to land says why, and is pushed again from its page", async (pages) => {
+  const id = await pages.engine.gate({ diff: "diff --git a/a b/a\n" });
+  const task = pages.engine.tasks.live(id)!;
+  pages.engine.base_notes.push("main has moved on by 1 commit \u202e");
+  const gate = await pages.visit(`/ui/tasks/${id}`);
+  await gate.getByText("main has moved on by 1 commit").waitFor();
+  await gate.close();
+  await pages.engine.approve(id, { diff_sha256: task.record.gate!.diff_sha256, acknowledge: [] });
+  const page = await pages.visit(`/ui/tasks/${id}`);
+  await page.getByRole("heading", { name: "Pushing" }).waitFor();
+  await task.move({ from: "pushing", to: "push_failed", reason: "the code host answers 503" });
+  await page.getByRole("heading", { name: "Push failed, waits" }).waitFor();
+  await page.getByText("the code host answers 503").first().waitFor();
+  await page.getByRole("button", { name: "Give it up" }).waitFor();
+  await page.getByRole("button", { name: "Push again" }).click();
+  await page.getByRole("heading", { name: "Pushing" }).waitFor();
+  const pushed = { branch: `agent/${id}`, commit: "c".repeat(40) };
+  await task.move({ from: "pushing", to: "data_waits", reason: "shop@main has moved", pushed });
+  await page.getByRole("heading", { name: "Pushed, data waits" }).waitFor();
+  await page.getByText(`agent/${id}`).first().waitFor();
 });
 
 // conformance: b2.spend.source b2.spend.agent
@@ -264,4 +301,37 @@ pageTest("a diff of 4 MiB in 100,000 lines is shown in pieces, and its end can b
   await page.locator("#file-0 .file-end").scrollIntoViewIfNeeded();
   await page.getByText("value_99999").waitFor();
   assertEquals(await page.locator("#file-0 .chunk").count(), 500);
+});
+
+pageTest("20,000 files are read as the reader goes, with few nodes in the document", async (pages) => {
+  const files = Array.from({ length: 20_000 }, (_, at) => newFile(`src/part_${at % 200}/file_${at}.ts`, [`// ${at}`]));
+  const id = await pages.engine.gate({ diff: files.join("") });
+  const page = await pages.visit(`/ui/tasks/${id}`);
+  await page.locator("#file-0 .code").waitFor();
+  const nodes = () => page.evaluate("document.getElementsByTagName('*').length") as Promise<number>;
+  let most = await nodes();
+  // Without the focus, which would keep it in the document.
+  await page.locator("#file-0 .fold").dispatchEvent("click");
+  await page.locator("#file-1 .read input").evaluate(tick);
+  for (const part of [1 / 2, 1]) {
+    await page.evaluate(`scrollTo(0, document.documentElement.scrollHeight * ${part})`);
+    await page.locator("#file-0").waitFor({ state: "detached" });
+    most = Math.max(most, await nodes());
+  }
+  await page.getByText("// 19999").waitFor();
+  // The list reaches its end, and a file in the middle is one press away.
+  await page.locator(".file-list").evaluate((list) => {
+    const element = list as unknown as { scrollTop: number; scrollHeight: number };
+    element.scrollTop = element.scrollHeight / 2;
+  });
+  const name = page.locator(".file-list li button").getByText("file_10000.ts");
+  await name.click();
+  await page.locator("#file-10000.is-read").waitFor();
+  most = Math.max(most, await nodes());
+  assert(most <= 5_000, `${most} elements`);
+  // What was read or closed and has left the document is so when it comes back.
+  await page.evaluate("scrollTo(0, 0)");
+  await page.locator("#file-1.is-read").waitFor();
+  await page.locator("#file-0.closed").waitFor();
+  assertStringIncludes(await page.locator(".still-open").innerText(), "of 20,000 files not read");
 });

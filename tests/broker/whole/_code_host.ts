@@ -27,7 +27,7 @@ export interface GhAnswer {
   code?: number;
 }
 
-/** As gh tells a pull request's checks, whatever its version. */
+/** As gh prints a pull request's checks, whatever its version. */
 export type Rollup = readonly Record<string, unknown>[] | null;
 
 const SCRIPT = `#!/bin/bash
@@ -115,8 +115,8 @@ export class CodeHost implements AsyncDisposable {
   }
 
   #answer(request: GitRequest): Fault {
-    const wanted = `Basic ${btoa(`x-access-token:${this.login}`)}`;
-    return request.authorization === wanted ? this.decide(request) : { status: 401 };
+    const expected = `Basic ${btoa(`x-access-token:${this.login}`)}`;
+    return request.authorization === expected ? this.decide(request) : { status: 401 };
   }
 
   /** What `gh pr create` answers, in place of a new pull request. */

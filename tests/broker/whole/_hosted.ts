@@ -3,7 +3,6 @@
  */
 
 import type { SubmitRequest, TaskRecord } from "../../../broker/task/schema.ts";
-import type { BrokerOverrides } from "../../../broker/serve.ts";
 import type { Stage } from "../../../broker/task/stages.ts";
 import { type BenchOptions, BrokerBench } from "../engine/bench.ts";
 import { CodeHost } from "./_code_host.ts";
@@ -23,11 +22,11 @@ export interface Hosted {
 /** Starts both, and ends both. */
 export async function withCodeHost(options: BenchOptions, test: (hosted: Hosted) => Promise<void>): Promise<void> {
   const env: Record<string, string> = {};
-  const overrides: BrokerOverrides = { ...options.overrides };
-  await using bench = await BrokerBench.prepare({ ...options, env, overrides });
+  const programs: Record<string, string[]> = {};
+  await using bench = await BrokerBench.prepare({ ...options, env, programs });
   await using host = await CodeHost.start(bench.git.root);
   Object.assign(env, host.env, options.env);
-  overrides.gh_paths = [host.gh_path];
+  programs.gh = [host.gh_path];
   await bench.serve();
   const submit = (request: Partial<SubmitRequest> = {}) => bench.submit({ repo: host.repo, ...request });
   const approve = async (id: string, ...stages: Stage[]) => {

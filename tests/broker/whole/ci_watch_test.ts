@@ -5,7 +5,7 @@ import { until } from "../engine/bench.ts";
 import { plainGit } from "../git/bench.ts";
 import type { CodeHost, Rollup } from "./_code_host.ts";
 import { type Hosted, withCodeHost } from "./_hosted.ts";
-import { longTest } from "../../support/long.ts";
+import { longTest, scaled, scaledTest } from "../../support/long.ts";
 
 /** Time between looks; nothing else in a broker waits for so long. */
 const POLL_MS = 70_000;
@@ -69,7 +69,7 @@ function status(context: string, state: string, more: Record<string, unknown> = 
   };
 }
 
-/** Both as gh 2.9 tells them: the members of one for the other too, and no workflow. */
+/** Both as gh 2.9 prints them: the members of one for the other too, and no workflow. */
 const old = {
   run: (name: string, conclusion: string) => {
     const { workflowName: _, ...run } = checkRun(name, conclusion);
@@ -143,7 +143,7 @@ const CASES: readonly Case[] = [
     says: "3 checks, none failed",
   },
   {
-    title: "2.60, a state that nobody knows yet",
+    title: "2.60, a state that is not known yet",
     rollup: [checkRun("test", "PARTLY_CLOUDY")],
     comes_to: "no_conclusion",
     calls: 5,
@@ -198,7 +198,7 @@ const CASES: readonly Case[] = [
   },
 ];
 
-/** Has gh tell of a pull request what a case says. */
+/** Has gh print of a pull request what a case says. */
 async function tell(host: CodeHost, number: number, commit: string, { answers, moved, state, rollup }: Case) {
   if (answers !== undefined) return await host.views(number, answers);
   const headRefOid = moved ? "f".repeat(40) : commit;
@@ -240,43 +240,50 @@ longTest(
       }
       assertEquals(bench.engine.tasks.size, CASES.length, "nothing is tried again without max_attempts");
       const complaints = bench.lines.filter((line) => line.includes("ci_look_failed"));
-      assertEquals(complaints.length, 2, "each is told once");
+      assertEquals(complaints.length, 2, "each is reported once");
       assertStringIncludes(complaints.join("\n"), "gh is too old");
     }),
 );
 
-Deno.test("a watch's deadline counts from the push, also while no broker runs", () =>
-  withWatch(async ({ bench, host, clock, through, looks, settled }) => {
-    const { id, pushed } = await through({}, "awaiting_ci");
-    await host.shows(1, { headRefOid: pushed!.commit, statusCheckRollup: [checkRun("test", "")] });
-    await looks(2);
-    await bench.broker.stop();
-    clock.advance(3 * POLL_MS);
-    await bench.serve();
-    await settled();
-    assertEquals(bench.engine.tasks.read(id).stage, "awaiting_ci");
-    clock.advance(POLL_MS);
-    const done = await bench.reaches(id);
-    assertEquals([done.outcome, done.ci?.state, done.reason], ["pushed", "no_conclusion", NO_CI_CONCLUSION]);
-    assertEquals((await host.calls("pr", "view")).length, 2);
-  }));
+longTest(
+  "a watch's deadline counts from the push, also while no broker runs",
+  () =>
+    withWatch(async ({ bench, host, clock, through, looks, settled }) => {
+      const { id, pushed } = await through({}, "awaiting_ci");
+      await host.shows(1, { headRefOid: pushed!.commit, statusCheckRollup: [checkRun("test", "")] });
+      await looks(2);
+      await bench.broker.stop();
+      clock.advance(3 * POLL_MS);
+      await bench.serve();
+      await settled();
+      assertEquals(bench.engine.tasks.read(id).stage, "awaiting_ci");
+      clock.advance(POLL_MS);
+      const done = await bench.reaches(id);
+      assertEquals([done.outcome, done.ci?.state, done.reason], ["pushed", "no_conclusion", NO_CI_CONCLUSION]);
+      assertEquals((await host.calls("pr", "view")).length, 2);
+    }),
+);
 
-Deno.test("a success that was seen before the floor is believed after it, also by the next broker", () =>
-  withWatch(async ({ bench, host, clock, through, looks }) => {
-    const { id, pushed } = await through({}, "awaiting_ci");
-    await host.shows(1, { headRefOid: pushed!.commit, statusCheckRollup: [checkRun("test", "SUCCESS")] });
-    await looks(4);
-    assertEquals(bench.engine.tasks.read(id).ci?.state, "pending");
-    await bench.broker.stop();
-    await bench.serve();
-    await clock.sleeper(POLL_MS);
-    clock.advance(POLL_MS);
-    assertEquals((await bench.reaches(id)).ci?.state, "passed");
-  }));
+longTest(
+  "a success that was seen before the floor is believed after it, also by the next broker",
+  () =>
+    withWatch(async ({ bench, host, clock, through, looks }) => {
+      const { id, pushed } = await through({}, "awaiting_ci");
+      await host.shows(1, { headRefOid: pushed!.commit, statusCheckRollup: [checkRun("test", "SUCCESS")] });
+      await looks(4);
+      assertEquals(bench.engine.tasks.read(id).ci?.state, "pending");
+      await bench.broker.stop();
+      await bench.serve();
+      await clock.sleeper(POLL_MS);
+      clock.advance(POLL_MS);
+      assertEquals((await bench.reaches(id)).ci?.state, "passed");
+    }),
+);
 
 // conformance: b2.ci.max_attempts
-Deno.test("a failed check begins at most max_attempts new tasks, each of which needs approval", () =>
-  withWatch(async ({ bench, host, approve, through, looks }) => {
+scaledTest("a failed check begins at most max_attempts new tasks, each of which needs approval", () => {
+  const most = scaled({ short: 1, long: 3 });
+  return withWatch(async ({ bench, host, approve, through, looks }) => {
     await plainGit(bench.git.origin, "branch", "old", "main");
     await plainGit(bench.root, "clone", "--quiet", bench.git.origin, "clone");
     await Deno.writeTextFile(`${bench.root}/clone/new.txt`, "new\n");
@@ -295,7 +302,7 @@ Deno.test("a failed check begins at most max_attempts new tasks, each of which n
     };
     const first = await through({ base: "old", instruction: "Say hello\nand wave" }, "awaiting_ci");
     let next = await fail(first.id, first.pushed!.commit);
-    for (const attempt of [1, 2]) {
+    for (let attempt = 1; attempt <= most; attempt++) {
       assert(next !== undefined, `no attempt ${attempt}`);
       const waiting = await bench.reaches(next, "awaiting_approval");
       assertEquals([waiting.stage, waiting.ci_attempt, waiting.retry_of], [
@@ -317,29 +324,33 @@ Deno.test("a failed check begins at most max_attempts new tasks, each of which n
       const { pushed } = await approve(next, "awaiting_ci");
       next = await fail(next, pushed!.commit);
     }
-    assertEquals([next, bench.engine.tasks.size], [undefined, 3]);
-  }, `${WATCHED}  max_attempts: 2\napproval_timeout: 24h\n`));
+    assertEquals([next, bench.engine.tasks.size], [undefined, 1 + most]);
+  }, `${WATCHED}  max_attempts: ${most}\napproval_timeout: 24h\n`);
+});
 
 // conformance: b3.dead_letter b2.ci.turn_off
-Deno.test("a watch that is off at the next start leaves its queue item a dead letter", () =>
-  withWatch(async ({ bench, host, approve, looks }) => {
-    const { id: item } = await bench.engine.enqueue({ repo: host.repo, instruction: "Say hello" });
-    await until(() => bench.engine.pending().length > 0);
-    const { id, pushed } = await approve(bench.engine.pending()[0]!.id, "awaiting_ci");
-    await host.shows(1, { headRefOid: pushed!.commit, statusCheckRollup: [checkRun("test", "")] });
-    await looks(1);
-    assertEquals(bench.engine.queue().map(({ state }) => state), ["awaiting_ci"]);
-    await bench.broker.stop();
-    bench.configure("");
-    await bench.serve();
-    const [{ id: left, state, reason }] = bench.engine.queue() as [ReturnType<typeof bench.engine.queue>[number]];
-    assertEquals([left, state, reason], [item, "dead_letter", "no CI conclusion was observed"]);
-    const done = bench.engine.tasks.read(id);
-    assertEquals([done.outcome, done.reason, done.ci?.state], ["pushed", NO_CI_CONCLUSION, "no_conclusion"]);
-    assertEquals((await host.calls("pr", "view")).length, 1);
-  }));
+longTest(
+  "a watch that is off at the next start leaves its queue item a dead letter",
+  () =>
+    withWatch(async ({ bench, host, approve, looks }) => {
+      const { id: item } = await bench.engine.enqueue({ repo: host.repo, instruction: "Say hello" });
+      await until(() => bench.engine.pending().length > 0);
+      const { id, pushed } = await approve(bench.engine.pending()[0]!.id, "awaiting_ci");
+      await host.shows(1, { headRefOid: pushed!.commit, statusCheckRollup: [checkRun("test", "")] });
+      await looks(1);
+      assertEquals(bench.engine.queue().map(({ state }) => state), ["awaiting_ci"]);
+      await bench.broker.stop();
+      bench.configure("");
+      await bench.serve();
+      const [{ id: left, state, reason }] = bench.engine.queue() as [ReturnType<typeof bench.engine.queue>[number]];
+      assertEquals([left, state, reason], [item, "dead_letter", "no CI conclusion was observed"]);
+      const done = bench.engine.tasks.read(id);
+      assertEquals([done.outcome, done.reason, done.ci?.state], ["pushed", NO_CI_CONCLUSION, "no_conclusion"]);
+      assertEquals((await host.calls("pr", "view")).length, 1);
+    }),
+);
 
-Deno.test("with the watch off there is no marker, no wait and no call: a pushed change is done", async () => {
+longTest("with the watch off there is no marker, no wait and no call: a pushed change is done", async () => {
   // Of the variable, only the exact value 1 enables it.
   for (const env of [{}, { TASKD_CI_WATCH: "true" }, { TASKD_CI_WATCH: "0" }]) {
     const clock = new VirtualClock();

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
-import { NOTIFY_PROGRAMS } from "../../../broker/engine/notify.ts";
 import { BrokerBench, until } from "../engine/bench.ts";
 import { writeProgram } from "../../support/programs.ts";
+import { longTest } from "../../support/long.ts";
 
 /** A broker whose desktop has a notify-send that writes down each call. */
 async function withDesktop(
@@ -13,11 +13,10 @@ async function withDesktop(
     const path = `${folder}/notify-send`;
     const script = `#!/bin/bash\nprintf '%s\\0' "$@" > $(/usr/bin/mktemp ${folder}/call.XXXXXXXX)\n`;
     await writeProgram(path, script);
-    const [program] = NOTIFY_PROGRAMS;
     await using bench = await BrokerBench.start({
       env,
       config,
-      overrides: { notify_programs: [{ ...program!, paths: [path] }] },
+      programs: { "notify-send": [path] },
     });
     const calls = () =>
       [...Deno.readDirSync(folder)].filter(({ name }) => name.startsWith("call.")).map(({ name }) =>
@@ -56,13 +55,16 @@ Deno.test("each gate is announced with one call, on one short line without escap
     assertEquals(calls().length, 2);
   }));
 
-Deno.test("a task that does not come to a gate is not announced", () =>
-  withDesktop({ config: "task_max_requests: 1\n" }, async (bench, calls) => {
-    const { id } = await bench.submit();
-    assertEquals((await bench.reaches(id)).outcome, "agent_failed");
-    await bench.broker.stop();
-    assertEquals(calls(), []);
-  }));
+longTest(
+  "a task that does not come to a gate is not announced",
+  () =>
+    withDesktop({ config: "task_max_requests: 1\n" }, async (bench, calls) => {
+      const { id } = await bench.submit();
+      assertEquals((await bench.reaches(id)).outcome, "agent_failed");
+      await bench.broker.stop();
+      assertEquals(calls(), []);
+    }),
+);
 
 for (
   const { title, ...options } of [
@@ -70,7 +72,8 @@ for (
     { title: "notifications: false", config: "notifications: false\n" },
   ]
 ) {
-  Deno.test(`with ${title} no program is called`, () =>
+  const test = "env" in options ? longTest : Deno.test;
+  test(`with ${title} no program is called`, () =>
     withDesktop(options, async (bench, calls) => {
       const { id } = await bench.submit();
       await bench.reaches(id, "awaiting_approval");
@@ -79,9 +82,12 @@ for (
     }));
 }
 
-Deno.test("of TASKD_NO_NOTIFY only 1 turns notifications off", () =>
-  withDesktop({ env: { TASKD_NO_NOTIFY: "0" } }, async (bench, calls) => {
-    const { id } = await bench.submit();
-    await bench.reaches(id, "awaiting_approval");
-    await until(() => calls().length === 1);
-  }));
+longTest(
+  "of TASKD_NO_NOTIFY only 1 turns notifications off",
+  () =>
+    withDesktop({ env: { TASKD_NO_NOTIFY: "0" } }, async (bench, calls) => {
+      const { id } = await bench.submit();
+      await bench.reaches(id, "awaiting_approval");
+      await until(() => calls().length === 1);
+    }),
+);

@@ -6,6 +6,7 @@ import type { Place } from "../../cli/support/taskd.ts";
 import { type Asked, ModelServer, type Scripted } from "../../support/model_server.ts";
 import { oneChange, until } from "../engine/bench.ts";
 import { GitBench } from "../git/bench.ts";
+import { longTest } from "../../support/long.ts";
 
 /** A model that does not go on with a task whose instruction says `hold` before the test lets it. */
 class HoldingModel {
@@ -120,41 +121,45 @@ async function approve(client: BrokerClient, item: QueueItemView): Promise<void>
   await client.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: gate!.second_look });
 }
 
-Deno.test("items begin in order as slots become free, and are cancelled by a prefix of the id", () =>
-  withQueue(async ({ place, model, add, items, start, states }) => {
-    await using broker = await start();
-    const { client } = broker;
-    const ids = [await add("hold one"), await add("two"), await add("three \u001b[2J"), await add("four")];
-    for (const id of ids) assertMatch(id, /^[0-9a-f]{32}$/);
-    await until(() => model.held.length === 1);
-    await states(client, "running", "queued", "queued", "queued");
-    const listed = await items();
-    assertEquals(listed.map(({ id }) => id), ids);
-    assertStringIncludes(listed[1]!.reason!, "max_concurrent_tasks");
-    const table = (await place.taskd("queue", "list")).stdout;
-    assertMatch(table, /^ID +AGE +STATE +TASK +AGENT +REPO +INSTRUCTION\n/);
-    assertEquals(table.includes("\u001b"), false);
+longTest(
+  "items begin in order as slots become free, and are cancelled by a prefix of the id",
+  () =>
+    withQueue(async ({ place, model, add, items, start, states }) => {
+      await using broker = await start();
+      const { client } = broker;
+      const ids = [await add("hold one"), await add("two"), await add("three \u001b[2J"), await add("four")];
+      for (const id of ids) assertMatch(id, /^[0-9a-f]{32}$/);
+      await until(() => model.held.length === 1);
+      await states(client, "running", "queued", "queued", "queued");
+      const listed = await items();
+      assertEquals(listed.map(({ id }) => id), ids);
+      assertStringIncludes(listed[1]!.reason!, "max_concurrent_tasks");
+      const table = (await place.taskd("queue", "list")).stdout;
+      assertMatch(table, /^ID +AGE +STATE +TASK +AGENT +REPO +INSTRUCTION +REASON\n/);
+      assertEquals(table.includes("\u001b"), false);
 
-    assertEquals((await place.taskd("queue", "cancel", ids[2]!.slice(0, 8))).code, 0);
-    assertEquals((await place.json(["queue", "cancel", ids[2]!], 1)).code, "wrong_state");
-    assertEquals((await place.json(["queue", "cancel", "0".repeat(32)], 1)).code, "not_found");
-    model.release();
-    await states(client, "awaiting_approval", "awaiting_approval", "cancelled", "awaiting_approval");
-    const [one, two, three, four] = await items() as [QueueItemView, QueueItemView, QueueItemView, QueueItemView];
-    assertEquals([three.task_id, three.reason], [undefined, "cancelled before it began"]);
-    const begun = await Promise.all([one, two, four].map(({ task_id }) => client.task(task_id!)));
-    assertEquals(begun.map(({ queue_id }) => queue_id), [ids[0], ids[1], ids[3]]);
-    assertEquals(begun.map(({ created_at }) => created_at), begun.map(({ created_at }) => created_at).sort());
+      assertEquals((await place.taskd("queue", "cancel", ids[2]!.slice(0, 8))).code, 0);
+      assertEquals((await place.json(["queue", "cancel", ids[2]!], 1)).code, "wrong_state");
+      assertEquals((await place.json(["queue", "cancel", "0".repeat(32)], 1)).code, "not_found");
+      model.release();
+      await states(client, "awaiting_approval", "awaiting_approval", "cancelled", "awaiting_approval");
+      const [one, two, three, four] = await items() as [QueueItemView, QueueItemView, QueueItemView, QueueItemView];
+      assertEquals([three.task_id, three.reason], [undefined, "cancelled before it began"]);
+      const begun = await Promise.all([one, two, four].map(({ task_id }) => client.task(task_id!)));
+      assertEquals(begun.map(({ queue_id }) => queue_id), [ids[0], ids[1], ids[3]]);
+      assertEquals(begun.map(({ created_at }) => created_at), begun.map(({ created_at }) => created_at).sort());
 
-    await approve(client, one);
-    assertEquals((await place.taskd("queue", "cancel", ids[1]!.slice(0, 8))).code, 0);
-    await states(client, "completed", "cancelled", "cancelled", "awaiting_approval");
-    assertEquals((await client.task(two.task_id!)).outcome, "cancelled");
-    assertEquals((await place.taskd("stop")).code, 0);
-  }));
+      await approve(client, one);
+      assertEquals((await place.taskd("queue", "cancel", ids[1]!.slice(0, 8))).code, 0);
+      await states(client, "completed", "cancelled", "cancelled", "awaiting_approval");
+      assertEquals((await client.task(two.task_id!)).outcome, "cancelled");
+      assertEquals((await place.taskd("stop")).code, 0);
+    }),
+);
 
 for (const how of ["stopped", "killed"] as const) {
-  Deno.test(`a broker that is ${how} leaves items in flight as dead letters; the rest goes on`, () =>
+  const test = how === "killed" ? Deno.test : longTest;
+  test(`a broker that is ${how} leaves items in flight as dead letters; the rest goes on`, () =>
     withQueue(async ({ place, model, add, items, start, states }) => {
       const ids: string[] = [];
       {
@@ -189,25 +194,28 @@ for (const how of ["stopped", "killed"] as const) {
     }));
 }
 
-Deno.test("a ceiling that refuses leaves items in the queue and says why; with more room they begin", () =>
-  withQueue(async ({ place, add, items, start, states, config }) => {
-    await config("max_concurrent_tasks: 1\nglobal_max_tasks: 1\nglobal_window: 0s\n");
-    {
+longTest(
+  "a ceiling that refuses leaves items in the queue and says why; with more room they begin",
+  () =>
+    withQueue(async ({ place, add, items, start, states, config }) => {
+      await config("max_concurrent_tasks: 1\nglobal_max_tasks: 1\nglobal_window: 0s\n");
+      {
+        await using broker = await start();
+        await add("one");
+        await add("two");
+        await states(broker.client, "awaiting_approval", "queued");
+        await until(async () => (await broker.client.queue())[1]!.reason?.includes("global_max_tasks") === true);
+        assertStringIncludes((await place.taskd("queue", "list")).stdout, "global_max_tasks");
+        assertEquals((await place.taskd("stop")).code, 0);
+        await broker.ended();
+      }
+      await config("max_concurrent_tasks: 1\nglobal_max_tasks: 2\nglobal_window: 0s\n");
       await using broker = await start();
-      await add("one");
-      await add("two");
-      await states(broker.client, "awaiting_approval", "queued");
-      await until(async () => (await broker.client.queue())[1]!.reason?.includes("global_max_tasks") === true);
-      assertStringIncludes((await place.taskd("queue", "list")).stdout, "global_max_tasks");
+      await states(broker.client, "awaiting_approval", "awaiting_approval");
+      assertEquals((await items()).map(({ reason }) => reason), [undefined, undefined]);
       assertEquals((await place.taskd("stop")).code, 0);
-      await broker.ended();
-    }
-    await config("max_concurrent_tasks: 1\nglobal_max_tasks: 2\nglobal_window: 0s\n");
-    await using broker = await start();
-    await states(broker.client, "awaiting_approval", "awaiting_approval");
-    assertEquals((await items()).map(({ reason }) => reason), [undefined, undefined]);
-    assertEquals((await place.taskd("stop")).code, 0);
-  }));
+    }),
+);
 
 // conformance: b3.dead_letter
 Deno.test("an impossible item is refused at once, and one that fails is a dead letter with its reason", () =>
@@ -223,6 +231,6 @@ Deno.test("an impossible item is refused at once, and one that fails is a dead l
     const [{ reason, task_id }] = await items() as [QueueItemView];
     assertMatch(reason!, /^setup_failed: .*no-such-branch/);
     assertEquals((await broker.client.task(task_id!)).outcome, "setup_failed");
-    assertStringIncludes((await place.taskd("queue", "list")).stdout, "dead_letter: setup_failed: ");
+    assertStringIncludes((await place.taskd("queue", "list")).stdout, "setup_failed: Cannot clone");
     assertEquals((await place.taskd("stop")).code, 0);
   }));

@@ -5,6 +5,7 @@ import { BrokerBench } from "../engine/bench.ts";
 import { ProcessRuntime } from "../engine/process_runtime.ts";
 import { Vendors } from "./_vendor.ts";
 import { writeProgram } from "../../support/programs.ts";
+import { longTest } from "../../support/long.ts";
 
 /** Stand-ins for the agents' programs: as many requests as the instruction says, then a change with the answers in it. */
 const CLAUDE = `#!/bin/bash
@@ -82,26 +83,29 @@ function leaks(text: string, { a, b }: Vendors): string[] {
 }
 
 // conformance: b2.effect.vendor_a_auth b2.effect.vendor_b_auth b5.subscription
-Deno.test("a subscription sends the credential file's bearer with its headers to both vendors", () =>
-  withSubscriptions("", async ({ bench, vendors, seen }) => {
-    for (const agent of ["agent_a", "agent_b"]) {
-      const { id } = await bench.submit({ agent, instruction: "2" });
-      const record = await bench.reaches(id, "awaiting_approval");
-      assertEquals(record.stage, "awaiting_approval", record.reason);
-      assertEquals([record.spend?.requests, record.spend?.input_tokens], [2, 2_000]);
-      assertEquals((await bench.engine.brief(id)).budget_usd, 0, "no budget is enforced");
-    }
-    assertEquals(vendors.requests.map(({ path, status }) => [path, status]), [
-      ["/v1/messages", 200],
-      ["/v1/messages", 200],
-      ["/v1/responses", 200],
-      ["/v1/responses", 200],
-    ]);
-    const [first] = vendors.requests;
-    assertEquals(first!.headers.get("anthropic-beta"), "claude-code-20250219,oauth-2025-04-20");
-    assertEquals(leaks(await seen(), vendors), []);
-    assertStringIncludes(await seen(), "you sent Bearer", "the answers were kept");
-  }));
+longTest(
+  "a subscription sends the credential file's bearer with its headers to both vendors",
+  () =>
+    withSubscriptions("", async ({ bench, vendors, seen }) => {
+      for (const agent of ["agent_a", "agent_b"]) {
+        const { id } = await bench.submit({ agent, instruction: "2" });
+        const record = await bench.reaches(id, "awaiting_approval");
+        assertEquals(record.stage, "awaiting_approval", record.reason);
+        assertEquals([record.spend?.requests, record.spend?.input_tokens], [2, 2_000]);
+        assertEquals((await bench.engine.brief(id)).budget_usd, 0, "no budget is enforced");
+      }
+      assertEquals(vendors.requests.map(({ path, status }) => [path, status]), [
+        ["/v1/messages", 200],
+        ["/v1/messages", 200],
+        ["/v1/responses", 200],
+        ["/v1/responses", 200],
+      ]);
+      const [first] = vendors.requests;
+      assertEquals(first!.headers.get("anthropic-beta"), "claude-code-20250219,oauth-2025-04-20");
+      assertEquals(leaks(await seen(), vendors), []);
+      assertStringIncludes(await seen(), "you sent Bearer", "the answers were kept");
+    }),
+);
 
 Deno.test("an expired credential is renewed before the task, and its file stays 0600", () =>
   withSubscriptions("", async ({ bench, vendors, path, sign, seen }) => {
@@ -119,24 +123,27 @@ Deno.test("an expired credential is renewed before the task, and its file stays 
     assertEquals(leaks(await seen(), vendors), []);
   }));
 
-Deno.test("a bearer that the vendor refuses is renewed once, and the agent sees nothing of it", () =>
-  withSubscriptions("", async ({ bench, vendors, path, seen }) => {
-    for (const account of [vendors.a, vendors.b]) account.access = "revoked elsewhere";
-    for (const agent of ["agent_a", "agent_b"]) {
-      const { id } = await bench.submit({ agent, instruction: "2" });
-      const record = await bench.reaches(id, "awaiting_approval");
-      assertEquals([record.stage, record.spend?.requests], ["awaiting_approval", 2], record.reason);
-    }
-    assertEquals([vendors.a.renewals, vendors.b.renewals], [1, 1]);
-    assertEquals([vendors.answered(401), vendors.answered(200)], [2, 4]);
-    for (const lane of ["vendor_a", "vendor_b"] as const) {
-      assertEquals(
-        JSON.parse(await Deno.readTextFile(path(lane))).account_id,
-        lane === "vendor_b" ? "acct-1" : undefined,
-      );
-    }
-    assertEquals(leaks(await seen(), vendors), []);
-  }));
+longTest(
+  "a bearer that the vendor refuses is renewed once, and the agent sees nothing of it",
+  () =>
+    withSubscriptions("", async ({ bench, vendors, path, seen }) => {
+      for (const account of [vendors.a, vendors.b]) account.access = "revoked elsewhere";
+      for (const agent of ["agent_a", "agent_b"]) {
+        const { id } = await bench.submit({ agent, instruction: "2" });
+        const record = await bench.reaches(id, "awaiting_approval");
+        assertEquals([record.stage, record.spend?.requests], ["awaiting_approval", 2], record.reason);
+      }
+      assertEquals([vendors.a.renewals, vendors.b.renewals], [1, 1]);
+      assertEquals([vendors.answered(401), vendors.answered(200)], [2, 4]);
+      for (const lane of ["vendor_a", "vendor_b"] as const) {
+        assertEquals(
+          JSON.parse(await Deno.readTextFile(path(lane))).account_id,
+          lane === "vendor_b" ? "acct-1" : undefined,
+        );
+      }
+      assertEquals(leaks(await seen(), vendors), []);
+    }),
+);
 
 Deno.test("a subscription that cannot be renewed refuses the task with file, reason and remedy", () =>
   withSubscriptions("", async ({ bench, vendors, path, sign, seen }) => {
@@ -164,45 +171,51 @@ Deno.test("a subscription that ends during a task fails it, and the log names th
     assertEquals([done.outcome, done.reason], ["agent_failed", "the agent ended with code 9"]);
     const trace = await Deno.readTextFile(`${bench.home}/.taskd/audit/${id}.jsonl`);
     assertStringIncludes(trace, "sign in again on the host");
-    const told = bench.lines.map((line) => JSON.parse(line)).filter(({ event }) => event === "subscription");
-    assertEquals(told.length, 1);
-    assertStringIncludes(told[0].message, `${path("vendor_b")}: the vendor answered 400 (Sign in again with codex`);
+    const reported = bench.lines.map((line) => JSON.parse(line)).filter(({ event }) => event === "subscription");
+    assertEquals(reported.length, 1);
+    assertStringIncludes(reported[0].message, `${path("vendor_b")}: the vendor answered 400 (Sign in again with codex`);
     assertEquals(leaks(await seen(), vendors), []);
   }));
 
 // conformance: b2.effect.task_budget_usd b2.effect.task_max_requests
-Deno.test("with a subscription no budget ends a task, and task_max_requests does", () =>
-  withSubscriptions("task_budget_usd: 0.000001\ntask_max_requests: 3\n", async ({ bench, vendors }) => {
-    const fits = await bench.submit({ agent: "agent_a", instruction: "2" });
-    const record = await bench.reaches(fits.id, "awaiting_approval");
-    assertEquals(record.stage, "awaiting_approval", record.reason);
-    assert(record.spend!.usd > 0.000001, "it is metered all the same");
-    const { id } = await bench.submit({ agent: "agent_a", instruction: "5" });
-    const done = await bench.reaches(id);
-    assertEquals(done.outcome, "agent_failed");
-    assertStringIncludes(done.reason!, "it made 3 of 3 requests; raise task_max_requests");
-    assertEquals(vendors.answered(200), 2 + 3);
-  }));
+longTest(
+  "with a subscription no budget ends a task, and task_max_requests does",
+  () =>
+    withSubscriptions("task_budget_usd: 0.000001\ntask_max_requests: 3\n", async ({ bench, vendors }) => {
+      const fits = await bench.submit({ agent: "agent_a", instruction: "2" });
+      const record = await bench.reaches(fits.id, "awaiting_approval");
+      assertEquals(record.stage, "awaiting_approval", record.reason);
+      assert(record.spend!.usd > 0.000001, "it is metered all the same");
+      const { id } = await bench.submit({ agent: "agent_a", instruction: "5" });
+      const done = await bench.reaches(id);
+      assertEquals(done.outcome, "agent_failed");
+      assertStringIncludes(done.reason!, "it made 3 of 3 requests; raise task_max_requests");
+      assertEquals(vendors.answered(200), 2 + 3);
+    }),
+);
 
 // conformance: b2.ceiling.scope
-Deno.test("the global ceiling counts subscriptions of both vendors, the aggregate one does not", () =>
-  withSubscriptions("aggregate_budget_usd: 0.000001\nglobal_budget_usd: 0.01\n", async ({ bench }) => {
-    const spent: number[] = [];
-    for (const agent of ["agent_a", "agent_b"]) {
-      const { id } = await bench.submit({ agent, instruction: "2" });
-      const { spend } = await bench.reaches(id, "awaiting_approval");
-      spent.push(spend!.usd);
-    }
-    const total = spent[0]! + spent[1]!;
-    assert(Math.abs(bench.engine.ceiling().spent_usd! - total) < 1e-9);
-    if (total < 0.01) {
-      const { id } = await bench.submit({ agent: "agent_a", instruction: "4" });
-      await bench.reaches(id, "awaiting_approval");
-    }
-    const error = await assertRejects(() => bench.submit({ agent: "agent_b", instruction: "1" }), TaskdError);
-    assertEquals(error.code, "ceiling_reached");
-    assertStringIncludes(error.message, "global_budget_usd");
-  }));
+longTest(
+  "the global ceiling counts subscriptions of both vendors, the aggregate one does not",
+  () =>
+    withSubscriptions("aggregate_budget_usd: 0.000001\nglobal_budget_usd: 0.01\n", async ({ bench }) => {
+      const spent: number[] = [];
+      for (const agent of ["agent_a", "agent_b"]) {
+        const { id } = await bench.submit({ agent, instruction: "2" });
+        const { spend } = await bench.reaches(id, "awaiting_approval");
+        spent.push(spend!.usd);
+      }
+      const total = spent[0]! + spent[1]!;
+      assert(Math.abs(bench.engine.ceiling().spent_usd! - total) < 1e-9);
+      if (total < 0.01) {
+        const { id } = await bench.submit({ agent: "agent_a", instruction: "4" });
+        await bench.reaches(id, "awaiting_approval");
+      }
+      const error = await assertRejects(() => bench.submit({ agent: "agent_b", instruction: "1" }), TaskdError);
+      assertEquals(error.code, "ceiling_reached");
+      assertStringIncludes(error.message, "global_budget_usd");
+    }),
+);
 
 // conformance: b1.agent_c_key_only
 Deno.test("agent_c has no subscription: not by setting, not by variable, not by a file", async () => {

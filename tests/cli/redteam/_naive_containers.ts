@@ -3,7 +3,7 @@
  * places that it was given are really connected to.
  */
 
-import type { ContainerEnd, ContainerRun, SandboxNetworks } from "../../../cli/redteam/sandbox_network.ts";
+import type { ContainerEnd, ContainerRun, OpenNetwork } from "../../../cli/redteam/sandbox_network.ts";
 
 /** What the programs ask about rather than try. */
 const ANSWERS: Readonly<Record<string, string>> = {
@@ -23,29 +23,27 @@ const ANSWERS: Readonly<Record<string, string>> = {
 };
 
 /** Opens them. */
-export const naiveContainers: SandboxNetworks = {
-  open: () =>
-    Promise.resolve({
-      gateway_ip: "127.0.0.1",
-      close: () => Promise.resolve(),
-      start: async (run) => {
-        const out = await linesOf(run);
-        for (const line of out) run.onLine?.(line);
-        const ended = Promise.withResolvers<ContainerEnd>();
-        const end: ContainerEnd = { reason: "exited", code: 0, output_truncated: false, out, err: [] };
-        // The neighbour and the bomb stay until they are ended.
-        if (out.some((line) => line.startsWith("{"))) ended.resolve(end);
-        return {
-          wait: () => ended.promise,
-          stop: () => {
-            ended.resolve(end);
-            return Promise.resolve(end);
-          },
-          address: () => Promise.resolve("127.0.0.1"),
-        };
-      },
-    }),
-};
+export const naiveContainers: OpenNetwork = () =>
+  Promise.resolve({
+    gateway_ip: "127.0.0.1",
+    close: () => Promise.resolve(),
+    start: async (run) => {
+      const out = await linesOf(run);
+      for (const line of out) run.onLine?.(line);
+      const ended = Promise.withResolvers<ContainerEnd>();
+      const end: ContainerEnd = { reason: "exited", code: 0, output_truncated: false, out, err: [] };
+      // The neighbour and the bomb stay until they are ended.
+      if (out.some((line) => line.startsWith("{"))) ended.resolve(end);
+      return {
+        wait: () => ended.promise,
+        stop: () => {
+          ended.resolve(end);
+          return Promise.resolve(end);
+        },
+        address: () => Promise.resolve("127.0.0.1"),
+      };
+    },
+  });
 
 async function linesOf({ command, work_dir }: ContainerRun): Promise<string[]> {
   const script = command[1] === "-c" ? command[2] ?? "" : await Deno.readTextFile(`${work_dir}/attempts.py`);

@@ -37,13 +37,13 @@ export function naiveGateway({ upstreams }: GatewayOptions): ReturnType<Surfaces
     const parts: string[] = [];
     const buffer = new Uint8Array(1 << 20);
     let head = "";
-    let wanted = -1;
+    let length = -1;
     let have = 0;
-    while (wanted < 0 || have < wanted) {
+    while (length < 0 || have < length) {
       const count = await conn.read(buffer);
       if (count === null) return;
       const part = text(buffer.subarray(0, count));
-      if (wanted >= 0) {
+      if (length >= 0) {
         parts.push(part);
         have += count;
         continue;
@@ -53,7 +53,7 @@ export function naiveGateway({ upstreams }: GatewayOptions): ReturnType<Surfaces
       if (end < 0) continue;
       const rest = head.slice(end + 4);
       head = head.slice(0, end);
-      wanted = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
+      length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
       parts.push(rest);
       have = rest.length;
     }

@@ -4,6 +4,7 @@ import { launchFlags } from "../../../cli/table/launch_flags.ts";
 import { BrokerBench } from "../../broker/engine/bench.ts";
 import { OPTIONS, tryThem } from "./_context.ts";
 import { naiveProxy } from "./_naive_proxy.ts";
+import { longTest } from "../../support/long.ts";
 
 /** Runs `taskd redteam` as it is installed, with this home. */
 async function redteam(home: string, ...words: string[]): Promise<{ code: number; out: string; err: string }> {
@@ -31,16 +32,19 @@ function entries(path: string): string[] {
   return [...Deno.readDirSync(path)].map(({ name }) => name);
 }
 
-Deno.test("taskd redteam tries everything with the command's permissions, exits 0, leaves nothing", () =>
-  withHome(async (home) => {
-    const { code, out, err } = await redteam(home);
-    assertEquals([code, err], [0, ""], out);
-    assertStringIncludes(out, "The egress proxy\n  held     A name that is not on the list");
-    assertStringIncludes(out, " 0 HOLES, ");
-    assertEquals([entries(home), entries(`${home}/tmp`)], [["tmp"], []]);
-  }));
+longTest(
+  "taskd redteam tries everything with the command's permissions, exits 0, leaves nothing",
+  () =>
+    withHome(async (home) => {
+      const { code, out, err } = await redteam(home);
+      assertEquals([code, err], [0, ""], out);
+      assertStringIncludes(out, "The egress proxy\n  held     A name that is not on the list");
+      assertStringIncludes(out, " 0 HOLES, ");
+      assertEquals([entries(home), entries(`${home}/tmp`)], [["tmp"], []]);
+    }),
+);
 
-Deno.test("a running broker is not disturbed, and its files are inspected", async () => {
+longTest("a running broker is not disturbed, and its files are inspected", async () => {
   await using bench = await BrokerBench.start();
   await Deno.mkdir(`${bench.home}/tmp`);
   const { id } = await bench.submit();

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { sandboxNetworks } from "../../../cli/redteam/sandbox_network.ts";
+import { openNetwork } from "../../../cli/redteam/sandbox_network.ts";
 import { CONTAINER_PROMISES } from "../../../cli/redteam/container_sandboxes.ts";
 import { loadSettings } from "../../../broker/settings/load.ts";
 import { systemClock, systemRandom } from "../../../lib/clock.ts";
@@ -13,13 +13,14 @@ podmanTest("containers of podman hold every promise, and nothing of them is left
   try {
     const images = await testImages();
     const { settings } = await loadSettings({ home, env: () => undefined });
-    const containers = sandboxNetworks({
-      runtime: { name: "podman", path: PODMAN, works: true, rootless: false, notes: [] },
-      settings: { ...settings, sandbox_image: images.sandbox, anchor_image: images.anchor },
-      ...OPTIONS,
-      clock: systemClock,
-      random: systemRandom,
-    });
+    const containers = () =>
+      openNetwork({
+        runtime: { name: "podman", path: PODMAN, works: true, rootless: false, notes: [] },
+        settings: { ...settings, sandbox_image: images.sandbox, anchor_image: images.anchor },
+        ...OPTIONS,
+        clock: systemClock,
+        random: systemRandom,
+      });
     assertEquals(unheld(await tryThem(["container"], { containers })), []);
     const networks = (await podman("network", "ls", "--format={{.Name}}")).stdout;
     assertEquals(networks.includes("taskd-redteam-"), false);

@@ -7,6 +7,7 @@ import { LEDGER_PROMISES } from "../../../cli/redteam/ceilings.ts";
 import { FILE_PROMISES } from "../../../cli/redteam/file_modes.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveBroker } from "./_naive_broker.ts";
+import { longTest } from "../../support/long.ts";
 
 Deno.test("the listeners, gate, records, files and display hold every promise", async () => {
   const unmet = unheld(await tryThem(["control", "files", "display"]));
@@ -36,7 +37,7 @@ const OPEN: Partial<Surfaces> = {
     }),
 };
 
-Deno.test("every promise about them is a hole with parts that allow everything", async () => {
+longTest("every promise about them is a hole with parts that allow everything", async () => {
   const home = await Deno.makeTempDir();
   try {
     await Deno.mkdir(`${home}/audit`, { mode: 0o755 });

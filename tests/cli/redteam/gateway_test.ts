@@ -3,12 +3,13 @@ import { GATEWAY_PROMISES } from "../../../cli/redteam/gateway_requests.ts";
 import { LIMIT_PROMISES } from "../../../cli/redteam/gateway_limits.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveGateway } from "./_naive_gateway.ts";
+import { longTest } from "../../support/long.ts";
 
 Deno.test("the gateway holds every promise", async () => {
   assertEquals(unheld(await tryThem(["gateway"])), []);
 });
 
-Deno.test("every promise about the gateway is a hole with one that forwards everything", async () => {
+longTest("every promise about the gateway is a hole with one that forwards everything", async () => {
   const tried = await tryThem(["gateway"], { surfaces: { gateway: naiveGateway }, timeout_ms: 300 });
   assertEquals(tried.length, GATEWAY_PROMISES.length + LIMIT_PROMISES.length);
   allReported(tried);

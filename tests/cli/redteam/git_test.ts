@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { DiffFacts } from "../../../broker/git/diff_facts.ts";
+import { PROGRAM_PATHS } from "../../../broker/sandbox/host_programs.ts";
 import type { Surfaces } from "../../../cli/redteam/context.ts";
 import { GIT_PROMISES } from "../../../cli/redteam/git_work_tree.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
@@ -7,6 +8,13 @@ import { longTest } from "../../support/long.ts";
 
 longTest("git holds every promise", async () => {
   assertEquals(unheld(await tryThem(["git"])), []);
+});
+
+Deno.test("attacks use the git that the host has", async () => {
+  const programs = { ...PROGRAM_PATHS, git: ["/nowhere/git"] };
+  const tried = await tryThem(["git.attributes", "control.stale_diff"], { programs });
+  const found = tried.map(({ id, holes }) => [id, holes.every((hole) => hole.includes("/nowhere/git")), holes.length]);
+  assertEquals(found, [["git.attributes", true, 1], ["control.stale_diff", true, 1]]);
 });
 
 /** What `git add -A` and a name of every file in the tree would come to, with the repository's own settings in force. */
@@ -40,7 +48,7 @@ async function naiveFacts(_git: unknown, { work_tree }: { work_tree: string }): 
     })),
     files_changed: names.size,
     lines_changed: 0,
-    diff_sha256: "0".repeat(64),
+    change_sha256: "0".repeat(64),
     flags: [],
   };
 }

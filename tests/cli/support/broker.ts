@@ -4,16 +4,22 @@
  */
 
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
+import type { ApprovalRequest } from "../../../broker/task/approval.ts";
 import {
+  type BasesView,
   type CeilingView,
+  type DatabaseDiffQuery,
+  type DatabaseRows,
   type PendingTask,
   type QueueItemView,
   taskLinks,
   type TaskView,
+  type Verification,
 } from "../../../broker/api/wire.ts";
 import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
 import { buildBrief } from "../../../broker/task/brief.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
+import { type Decider, isWaiting } from "../../../broker/task/stages.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { systemRandom } from "../../../lib/clock.ts";
@@ -40,6 +46,8 @@ export const DIFF_SHA256 = "9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190e
 export class ScriptedEngine implements BrokerEngine {
   readonly tasks: TaskStore;
   readonly submitted: SubmitRequest[] = [];
+  /** Tasks whose verification fails. */
+  readonly altered = new Set<string>();
   readonly approvals: { id: string; diff_sha256: string; acknowledge: readonly string[] }[] = [];
   readonly ended: { id: string; how: "deny" | "kill"; reason: string }[] = [];
   readonly diffs = new Map<string, string>();
@@ -51,6 +59,10 @@ export class ScriptedEngine implements BrokerEngine {
   readonly settling = new Set<string>();
   /** Runs with each new task. */
   script: Script = () => Promise.resolve();
+  /** Runs with each approval: the first round of its push. */
+  landing: Script = () => Promise.resolve();
+  /** Runs with each further round of a push. */
+  round: Script = () => Promise.resolve();
   /** What the next submission fails with. */
   refusal: TaskdError | undefined;
   /** Scripts under way: a test waits for them at its end. */
@@ -114,10 +126,29 @@ export class ScriptedEngine implements BrokerEngine {
     return Promise.resolve(new TextEncoder().encode(diff));
   }
 
+  /** Pages of changed rows, by `cursor`. */
+  rows: (query: DatabaseDiffQuery) => DatabaseRows = () => ({ rows: [] });
+
+  databaseDiff(_id: string, query: DatabaseDiffQuery): Promise<DatabaseRows> {
+    return Promise.resolve(this.rows(query));
+  }
+
   brief(id: string): Promise<TrustBrief> {
     const brief = this.briefs.get(id);
     if (brief === undefined) throw new TaskdError("not_found", "Cannot show the brief: there is none yet");
     return Promise.resolve(brief);
+  }
+
+  verification(id: string): Promise<Verification> {
+    const checks = [{ what: "brief" as const, holds: !this.altered.has(id), detail: "\x1b[31mred" }];
+    return Promise.resolve({ id, verified: checks[0]!.holds, checks });
+  }
+
+  /** What is said of a task's bases. */
+  readonly base_notes: string[] = [];
+
+  bases(_id: string): Promise<BasesView> {
+    return Promise.resolve({ notes: this.base_notes });
   }
 
   pending(): PendingTask[] {
@@ -139,29 +170,42 @@ export class ScriptedEngine implements BrokerEngine {
     });
   }
 
-  async approve(id: string, request: { diff_sha256: string; acknowledge: readonly string[] }): Promise<void> {
-    await (await this.tasks.reopen(id)).approve(request);
-    this.approvals.push({ id, ...request });
+  async approve(id: string, request: ApprovalRequest): Promise<void> {
+    const task = await this.tasks.reopen(id);
+    await task.approve(request);
+    const { diff_sha256, acknowledge } = request;
+    this.approvals.push({ id, diff_sha256, acknowledge });
+    this.running.push(this.landing(task, this));
   }
 
-  async deny(id: string, reason: string): Promise<void> {
-    await (await this.tasks.reopen(id)).deny(reason);
+  async deny(id: string, reason: string, by?: Decider): Promise<void> {
+    await (await this.tasks.reopen(id)).deny(reason, by);
     this.ended.push({ id, how: "deny", reason });
+  }
+
+  async push(id: string): Promise<void> {
+    const task = await this.tasks.reopen(id);
+    const { stage } = task.record;
+    if (!isWaiting(stage)) throw new TaskdError("wrong_state", `Cannot push the task: it is in ${stage}`);
+    await task.move({ from: stage, to: "pushing", reason: "a person asked for it" });
+    this.running.push(this.round(task, this));
   }
 
   async kill(id: string, reason: string): Promise<void> {
     const task = await this.tasks.reopen(id);
     const { stage } = task.record;
-    if (stage === "pushing" || stage === "awaiting_ci" || stage === "done") {
+    if (stage === "pushing" || stage === "data_waits" || stage === "awaiting_ci" || stage === "done") {
       throw new TaskdError("wrong_state", `Cannot end the task: it is in ${stage}`);
     }
     if (!this.settling.has(id)) await task.move({ from: stage, to: "done", outcome: "cancelled", reason });
     this.ended.push({ id, how: "kill", reason });
   }
 
-  prune({ before_ms }: { before_ms: number; dry_run: boolean }): Promise<string[]> {
+  prune({ before_ms, dry_run }: { before_ms: number; dry_run: boolean }): ReturnType<BrokerEngine["prune"]> {
     const old = this.tasks.list({ stage: "done" }).filter(({ updated_at }) => Date.parse(updated_at) < before_ms);
-    return Promise.resolve(old.map(({ id }) => id));
+    const mirrors = [{ repo: "https://code.example/a", bytes: 2048, last_used_at: "1970-01-02T00:00:00.000Z" }]
+      .filter(({ last_used_at }) => Date.parse(last_used_at) < before_ms);
+    return Promise.resolve({ pruned: old.map(({ id }) => id), mirrors, dry_run });
   }
 
   enqueue(request: SubmitRequest): Promise<QueueItemView> {
@@ -217,7 +261,11 @@ export async function toGate(task: Task, engine: ScriptedEngine, second_look: st
   await task.move({ from: "running", to: "collecting" });
   engine.diffs.set(task.id, DIFF);
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(DIFF)));
-  await task.append({ type: "evidence", name: "change", value: { shown_sha256: digest.toHex() } });
+  await task.append({
+    type: "evidence",
+    name: "change",
+    value: { shown_sha256: digest.toHex(), diff_sha256: DIFF_SHA256 },
+  });
   engine.briefs.set(task.id, briefOf(task.record, second_look));
   const gate = { diff_sha256: DIFF_SHA256, second_look, timeout_ms: 0 };
   await task.move({ from: "collecting", to: "awaiting_approval", gate });

@@ -3,13 +3,17 @@
  * process of its own.
  */
 
-import { textLines } from "./daemon.ts";
-import { makePlace, type Place } from "./taskd.ts";
+import { textLines } from "../../support/text_lines.ts";
+import { makePlace, type Place, type PlaceOptions } from "./taskd.ts";
 
 /** A place whose `HOME` is `<base>/home`, and whose sockets are below `<base>`. */
-export async function makeBrokerPlace(env: Record<string, string> = {}): Promise<Place & { home: string }> {
+export async function makeBrokerPlace(
+  env: Record<string, string> = {},
+  options: Pick<PlaceOptions, "open_files"> = {},
+): Promise<Place & { home: string }> {
   const deno_dir = await denoDirectory();
   const place = await makePlace({
+    ...options,
     env: (base) => ({
       HOME: `${base}/home`,
       TMPDIR: base,

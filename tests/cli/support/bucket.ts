@@ -16,7 +16,7 @@ export interface BucketPlaceOptions {
   env?: Record<string, string>;
 }
 
-/** A location in the server's bucket that nobody else uses. */
+/** A location in the server's bucket that no other test uses. */
 export function newLocation({ bucket }: S3Server): string {
   return `s3://${bucket}/t-${crypto.randomUUID()}`;
 }

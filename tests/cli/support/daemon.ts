@@ -3,6 +3,7 @@
  */
 
 import type { Place } from "./taskd.ts";
+import { textLines } from "../../support/text_lines.ts";
 
 /** A daemon of the program's own, serving once this resolves; stopped by SIGTERM at the end. */
 export async function startDaemon(place: Place, ...flags: string[]) {
@@ -14,6 +15,7 @@ export async function startDaemon(place: Place, ...flags: string[]) {
   if (first.done) throw new Error(`The daemon did not start: ${await errors}`);
   return {
     hello: JSON.parse(first.value),
+    pid: child.pid,
     /** Closes the pipe that the daemon writes its log to. */
     leaveLog: () => log.cancel(),
     stop: async (signal: Deno.Signal = "SIGTERM") => {
@@ -41,14 +43,4 @@ async function readAll(reader: ReadableStreamDefaultReader<Uint8Array>): Promise
     text += decoder.decode(piece.value, { stream: true });
   }
   return text;
-}
-
-/** The lines of a process's output as they come. */
-export async function* textLines(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<string, void, void> {
-  let rest = "";
-  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop()!;
-    yield* lines;
-  }
 }

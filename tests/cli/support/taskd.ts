@@ -1,8 +1,10 @@
 /**
- * Runs the real program, as installed: its own process, its own launch flags.
+ * Runs the real program, as installed: its own process, its own launch flags. A call that only repeats what such a start
+ * did runs in this process: see `in_process.ts`.
  */
 
 import { launchFlags } from "../../../cli/table/launch_flags.ts";
+import { repeatedHere } from "./in_process.ts";
 
 /** What a call came to. */
 export interface Outcome {
@@ -17,7 +19,7 @@ export interface Place extends AsyncDisposable {
   base: string;
   /** The store's location: by default a directory that does not exist yet. */
   store: string;
-  /** Runs `taskd <words>` there. */
+  /** Runs `taskd <words>` there: the first call of its shape in a file as a process, any later one in this process. */
   taskd(...words: string[]): Promise<Outcome>;
   /** Runs `taskd <words>` there with `input` on its stdin. */
   taskdWith(input: string, ...words: string[]): Promise<Outcome>;
@@ -35,11 +37,14 @@ const MAIN = new URL("../../../cli/main.ts", import.meta.url).pathname;
 export interface PlaceOptions {
   /** Another location of the store. */
   store?: string;
-  /** What every call finds in its environment besides, given the place's directory. */
+  /** What every call also finds in its environment, given the place's directory. */
   env?: (base: string) => Record<string, string>;
+  /** Descriptors that what {@linkcode Place.start} starts may have open. */
+  open_files?: number;
 }
 
 interface CallOptions {
+  open_files?: number | undefined;
   stdin?: "null" | "piped";
   env?: Record<string, string>;
 }
@@ -48,19 +53,29 @@ interface CallOptions {
 export async function makePlace(options: PlaceOptions = {}): Promise<Place> {
   const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "taskd-" }));
   const store = options.store ?? `${base}/store`;
-  const command = (words: string[], { stdin = "null", env = options.env?.(base) ?? {} }: CallOptions = {}) =>
-    new Deno.Command(Deno.execPath(), {
-      args: ["run", ...launchFlags(), MAIN, ...words],
+  const command = (
+    words: string[],
+    { stdin = "null", env = options.env?.(base) ?? {}, open_files }: CallOptions = {},
+  ) => {
+    const program = [Deno.execPath(), "run", ...launchFlags(), MAIN, ...words];
+    const limited = open_files === undefined
+      ? program
+      : ["/bin/sh", "-c", `ulimit -n ${open_files}; exec "$@"`, "sh", ...program];
+    return new Deno.Command(limited[0]!, {
+      args: limited.slice(1),
       cwd: base,
       env: { BSTORE_STORE: store, NO_COLOR: "1", ...env },
       stdin,
       stdout: "piped",
       stderr: "piped",
     });
+  };
   const outcome = ({ code, stdout, stderr }: Deno.CommandOutput) => {
     return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
   };
-  const taskd = async (...words: string[]) => outcome(await command(words).output());
+  const environment = { BSTORE_STORE: store, NO_COLOR: "1", ...options.env?.(base) };
+  const taskd = async (...words: string[]) =>
+    await repeatedHere(words, { base, env: environment }) ?? outcome(await command(words).output());
   return {
     base,
     store,
@@ -76,7 +91,7 @@ export async function makePlace(options: PlaceOptions = {}): Promise<Place> {
       if (outcome.code !== code) throw new Error(`taskd ${words.join(" ")}: ${JSON.stringify(outcome)}`);
       return JSON.parse(outcome.stdout);
     },
-    start: (...words) => command(words).spawn(),
+    start: (...words) => command(words, { open_files: options.open_files }).spawn(),
     [Symbol.asyncDispose]: async () => {
       await Deno.remove(base, { recursive: true });
     },

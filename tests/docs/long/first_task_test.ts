@@ -20,6 +20,7 @@ podmanTest("docs/tutorials/first_task.md runs as it is printed", async () => {
       `sandbox_image: ${images.sandbox}\nanchor_image: ${images.anchor}\n`,
     { mode: 0o600 },
   );
+  await Deno.writeTextFile(`${machine.home}/key.txt`, "sk-ant-example\n", { mode: 0o600 });
   try {
     await runPage("docs/tutorials/first_task.md", machine);
   } finally {

@@ -71,8 +71,13 @@ const MAINTENANCE = [
   ["VACUUM"],
   ["ANALYZE"],
   ["PRAGMA wal_checkpoint(PASSIVE)"],
-  // It keeps every writer out while it waits for readers, and a session is one: an application that asks for it has to be brief.
-  ["PRAGMA busy_timeout=100", "PRAGMA wal_checkpoint(RESTART)", `PRAGMA busy_timeout=${BUSY_TIMEOUT_MS}`],
+  // They keep every writer out while they wait for readers, which the writers themselves have: an application that asks
+  // for one has to be brief.
+  ...["FULL", "RESTART", "TRUNCATE"].map((mode) => [
+    "PRAGMA busy_timeout=100",
+    `PRAGMA wal_checkpoint(${mode})`,
+    `PRAGMA busy_timeout=${BUSY_TIMEOUT_MS}`,
+  ]),
 ];
 
 type Step = (random: SeededRandom, writer: number) => string[];

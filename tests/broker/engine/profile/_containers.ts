@@ -78,7 +78,15 @@ export async function startContainers(): Promise<ContainerWorld> {
       const result = await setUpTask({
         order: { id: task_id, repo: "https://git.example.com/owner/repo", instruction: "Build it", agent: "agent_a" },
         repo: parseRepo("https://git.example.com/owner/repo"),
-        profile: { setup: [], readiness: [], timeout: 120_000, cache: true, ...profile },
+        profile: {
+          setup: [],
+          readiness: [],
+          timeout: 120_000,
+          cache: true,
+          second_look_paths: [],
+          checks: [],
+          ...profile,
+        },
         work_dir,
         git_dir,
         base_commit,

@@ -1,5 +1,5 @@
 /**
- * A runtime that keeps nobody in: commands run as processes of the host, in the work folder, with `/workspace` and the
+ * A runtime without a wall: commands run as processes of the host, in the work folder, with `/workspace` and the
  * targets of mounts spelled as what they stand for. For what the setup phase makes of sandboxes, not for what holds them.
  */
 

@@ -13,7 +13,7 @@ export interface World extends AsyncDisposable {
   work_dir: string;
   log_path: string;
   runtime: HostRuntime;
-  /** What `onLine` was told. */
+  /** What `onLine` received. */
   lines: string[];
   run(profile: Partial<Profile>, options?: Partial<SetupOptions>): Promise<RunSetupResult>;
   log(): Promise<string>;
@@ -48,7 +48,15 @@ export async function makeWorld(): Promise<World> {
     run: (profile, options = {}) =>
       runSetup({
         task_id: TASK_ID,
-        profile: { setup: [], readiness: [], timeout: 60_000, cache: false, ...profile },
+        profile: {
+          setup: [],
+          readiness: [],
+          timeout: 60_000,
+          cache: false,
+          second_look_paths: [],
+          checks: [],
+          ...profile,
+        },
         work_dir,
         runtime,
         container: { image: "image", network: "net" },

@@ -3,6 +3,7 @@ import { TaskdError } from "../../../../lib/errors.ts";
 import { hasSetup } from "../../../../broker/engine/profile/run_setup.ts";
 import { MAX_SETUP_LOG_BYTES } from "../../../../broker/engine/profile/setup_log.ts";
 import { makeWorld, PROXY_URL, sh, TASK_ID } from "./_setup.ts";
+import { longTest } from "../../../support/long.ts";
 
 // conformance: b2.profiles.setup b2.profiles.evidence
 Deno.test("a profile's commands run in order, setup before readiness, each in its own sandbox", async () => {
@@ -125,7 +126,7 @@ Deno.test("attack: endless output fills neither log nor memory, and the verdict 
   assertStringIncludes(log, "| after\n");
 });
 
-Deno.test("attack: many talkative commands stay below the log's bound, with every verdict", async () => {
+longTest("attack: many talkative commands stay below the log's bound, with every verdict", async () => {
   await using world = await makeWorld();
   const talk = sh("head -c 1000000 /dev/zero | tr '\\0' '\\033'");
   const { passed } = await world.run({ setup: Array.from({ length: 8 }, () => talk) });
@@ -213,7 +214,7 @@ Deno.test("a program that is killed by a signal has failed", async () => {
 });
 
 Deno.test("a profile without commands has no setup phase", () => {
-  const profile = { setup: [], readiness: [], timeout: 1, cache: true };
+  const profile = { setup: [], readiness: [], timeout: 1, cache: true, second_look_paths: [], checks: [] };
   assertEquals([hasSetup(undefined), hasSetup(profile), hasSetup({ ...profile, readiness: [["x"]] })], [
     false,
     false,

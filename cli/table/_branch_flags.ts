@@ -1,0 +1,38 @@
+/** What several commands share, those of the branch store above all. */
+
+import type { FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
+import { duration, off, on } from "./_row.ts";
+import { type PermissionSet, unionOf } from "../plan/permissions.ts";
+
+/**
+ * The program's own modules and what lies beside them in these folders: a daemon reads them as it runs, and its threads
+ * load theirs with its permissions.
+ */
+export function programFiles(...folders: string[]): PermissionSet {
+  const { protocol, hostname, port } = new URL(import.meta.url);
+  if (protocol !== "file:") return unionOf({ import: [`${hostname}:${port || 443}`] });
+  return unionOf({ read: folders.map((folder) => new URL(`../../${folder}/`, import.meta.url).pathname) });
+}
+
+/** A branch, never a checkpoint. */
+export const BRANCH: PositionalSpec = {
+  name: "branch",
+  kind: "branch",
+  help: "The branch, <db>[@<branch>]; main by default",
+};
+
+export const MATERIALIZE: FlagSpec = on(
+  "materialize",
+  "Copy the whole database instead of pointing into its parent's chain",
+);
+
+export const SAFETY: FlagSpec = off("safety", "Do not keep the previous content as a branch");
+
+export const SAFETY_TTL: FlagSpec = duration("safety-ttl", "How long the safety branch lives", { minimum: 1 });
+
+export const WAIT: FlagSpec = duration("wait", "How long to wait for an application to close the branch's file");
+
+export const REOPEN: FlagSpec = on(
+  "reopen",
+  "Close the live session of the branch that changes first, and open it again afterwards",
+);

@@ -1,0 +1,69 @@
+/** How the command table is written: a word for each kind of flag, and what rows have in common said once. */
+
+import type { CommandRow, CommandSpec, CommandUse, FlagKind, FlagSpec, Group } from "../plan/command_spec.ts";
+import { branchNeeds, brokerNeeds, socketNeeds, storeNeeds } from "../plan/needs.ts";
+import { NO_PERMISSIONS } from "../plan/permissions.ts";
+
+type More = Partial<Omit<FlagSpec, "name" | "kind" | "value" | "help">>;
+
+/** The rows of a group; one that says nothing of it takes no arguments and no flags, and its output is its purpose. */
+export function commands(group: Group, rows: readonly CommandRow[]): CommandSpec[] {
+  return rows.map((row) => ({ group, positionals: [], flags: [], output: "data", ...row }));
+}
+
+/** A command that works on branches, through the daemon where one runs. */
+export const ON_BRANCHES = { uses: "branches", needs: branchNeeds } as const;
+export const ON_STORE = { uses: "store", needs: storeNeeds } as const;
+export const ASKS_DAEMON = { uses: "daemon", needs: socketNeeds } as const;
+/** A command that only asks the broker. */
+export const ASKS_BROKER = { uses: "broker", needs: brokerNeeds } as const;
+export const NEEDS_NOTHING = { uses: "nothing", needs: () => NO_PERMISSIONS } as const;
+
+/** A command that works with `~/.taskd` and the settings. */
+export function atHome(
+  config: "required" | "may_be_broken",
+  needs: CommandRow["needs"],
+): CommandUse & Pick<CommandRow, "needs"> {
+  return { uses: "home", config, needs };
+}
+
+/** A switch. */
+export function on(name: string, help: string, more: More = {}): FlagSpec {
+  return { name, kind: "boolean", help, ...more };
+}
+
+/** A switch that is on unless `--no-<name>` is given; `help` is of that. */
+export function off(name: string, help: string): FlagSpec {
+  return on(name, help, { default: "true", negatable: true });
+}
+
+/** A flag with a value, named as help shows it: `log-file FILE`. */
+export function text(word: string, help: string, more: More = {}): FlagSpec {
+  return flag("string", word, help, more);
+}
+
+export function file(word: string, help: string, more: More = {}): FlagSpec {
+  return flag("file", word, help, more);
+}
+
+/** The location of another store. */
+export function store(word: string, help: string): FlagSpec {
+  return flag("store", word, help);
+}
+
+export function integer(word: string, help: string, more: More = {}): FlagSpec {
+  return flag("integer", word, help, more);
+}
+
+export function duration(name: string, help: string, more: More = {}): FlagSpec {
+  return flag("duration", `${name} DURATION`, help, more);
+}
+
+export function bytes(name: string, help: string, more: More = {}): FlagSpec {
+  return flag("bytes", `${name} BYTES`, help, more);
+}
+
+function flag(kind: FlagKind, word: string, help: string, more: More = {}): FlagSpec {
+  const [name = "", value = ""] = word.split(" ");
+  return { name, kind, value, help, ...more };
+}

@@ -1,0 +1,166 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { fails, onStore, type Scene } from "../../tests/support/session.ts";
+import { at, rows, sql, stored } from "../../tests/support/stores.ts";
+import { mergeBranches, mergeUnder, revertMerge } from "./merge.ts";
+
+const ORDERS = "SELECT id || ':' || state FROM orders ORDER BY id";
+const [MAIN, TRY] = [at("app"), at("app@try")];
+
+/** Orders 1 to 3 in `main`, and the fork `try` of that. */
+async function shop(work: (scene: Scene) => Promise<void>, options: { materialize?: boolean } = {}): Promise<void> {
+  await onStore(async (scene) => {
+    await edit(
+      scene,
+      "main",
+      "CREATE TABLE orders(id INTEGER PRIMARY KEY, state, note)",
+      "INSERT INTO orders VALUES (1,'new',''), (2,'new',''), (3,'new','')",
+    );
+    await scene.store.fork(MAIN, "try", options);
+    await work(scene);
+  });
+}
+
+let checkpoints = 0;
+
+/** Changes a branch at rest, and stores that. */
+async function edit({ store }: Scene, branch: string, ...statements: string[]): Promise<void> {
+  const { path } = await store.checkout(at(`app@${branch}`));
+  sql(path, ...statements);
+  await store.checkpoint(at(`app@${branch}`), `c${++checkpoints}`);
+}
+
+const merge = ({ store }: Scene, from = TRY, onto = MAIN) => mergeBranches(store, from, onto);
+
+Deno.test("rows go into a database that an application writes to, and both are stored", () =>
+  shop(async (scene) => {
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");
+    const session = await scene.open();
+    try {
+      sql(session.checkout, "UPDATE orders SET note='seen' WHERE id=2", "INSERT INTO orders VALUES (4,'new','')");
+      const result = await mergeUnder(scene.store, session, TRY);
+      assertEquals([result.merged, result.conflicts, result.from], [true, [], "app@try"]);
+      assertEquals(rows(session.checkout, ORDERS), "1:new,2:mended,3:new,4:new");
+      assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:mended,3:new,4:new");
+      assertEquals(await stored(scene.store, "app", "SELECT note FROM orders WHERE id=2"), "seen");
+      assertEquals(result.txid, session.txid);
+      sql(session.checkout, "INSERT INTO orders VALUES (5,'new','')");
+    } finally {
+      await session.close();
+    }
+    assertEquals(await stored(scene.store, "app", "SELECT count(*) FROM orders"), "5");
+  }));
+
+Deno.test("a merge begins where the last one ended, in either direction, and once is enough", () =>
+  shop(async (scene) => {
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");
+    assertEquals((await merge(scene)).merged, true);
+    assertEquals((await merge(scene)).merge, undefined);
+    // Both go on from what was merged: against the fork's point that would be two changes of one cell.
+    await edit(scene, "main", "UPDATE orders SET state='sent' WHERE id=2");
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=3");
+    assertEquals((await merge(scene)).conflicts, []);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:sent,3:mended");
+    assertEquals((await merge(scene, MAIN, TRY)).conflicts, []);
+    assertEquals(await stored(scene.store, "app@try", ORDERS), "1:new,2:sent,3:mended");
+    await edit(scene, "try", "UPDATE orders SET state='back' WHERE id=2");
+    assertEquals((await merge(scene)).conflicts, []);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:back,3:mended");
+  }));
+
+Deno.test("a conflict leaves the branch as it was, and is decided by what is said of it", () =>
+  shop(async (scene) => {
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");
+    await edit(scene, "main", "UPDATE orders SET state='sent' WHERE id=2");
+    const before = (await scene.store.status(MAIN)).txid;
+    const { merged, conflicts, merge: id } = await merge(scene);
+    assertEquals([merged, id, conflicts.map(({ kind, key }) => [kind, key])], [false, undefined, [["changed_twice", {
+      id: 2,
+    }]]]);
+    assertEquals((await scene.store.status(MAIN)).txid, before);
+    assertEquals((await mergeBranches(scene.store, TRY, MAIN, { prefer: "theirs" })).merged, true);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:mended,3:new");
+  }));
+
+Deno.test("a merge is taken back with what came since in place, and can be made again", () =>
+  shop(async (scene) => {
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2", "INSERT INTO orders VALUES (9,'new','')");
+    const { merge: id } = await merge(scene);
+    await edit(scene, "main", "UPDATE orders SET state='sent' WHERE id=1", "UPDATE orders SET note='x' WHERE id=2");
+    const reverted = await revertMerge(scene.store, MAIN, id!);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:sent,2:new,3:new");
+    assertEquals(await stored(scene.store, "app", "SELECT note FROM orders WHERE id=2"), "x");
+    const again = await merge(scene);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:sent,2:mended,3:new,9:new");
+    assertEquals(new Set([id, reverted.merge, again.merge]).size, 3);
+    // What was taken back is not taken back once more.
+    await fails("not_found", revertMerge(scene.store, MAIN, id));
+    await fails("not_found", revertMerge(scene.store, MAIN, "none"));
+    // What was changed since is not overwritten.
+    await edit(scene, "main", "UPDATE orders SET state='gone' WHERE id=9");
+    const refused = await revertMerge(scene.store, MAIN);
+    assertEquals(refused.conflicts.map(({ kind, key }) => [kind, key]), [["changed_and_deleted", { id: 9 }]]);
+  }));
+
+Deno.test("a rollback takes the merges after it along: the same merge brings the rows again", () =>
+  shop(async (scene) => {
+    await edit(scene, "main", "INSERT INTO orders VALUES (4,'new','')");
+    const before = `c${checkpoints}`;
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");
+    await merge(scene);
+    await scene.store.rollback(at(`app@main@${before}`));
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:new,3:new,4:new");
+    assertEquals((await merge(scene)).merged, true);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:mended,3:new,4:new");
+  }));
+
+for (const materialize of [false, true]) {
+  Deno.test(`the point of a fork outlives compaction and garbage collection${materialize ? ", of a full copy" : ""}`, () =>
+    shop(async (scene) => {
+      await edit(scene, "main", "UPDATE orders SET state='sent' WHERE id=1");
+      await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");
+      await scene.store.compact(MAIN);
+      await scene.store.compact(TRY);
+      for (let pass = 0; pass < 3; pass++) {
+        scene.clock.advance(3_600_000);
+        await scene.store.collectGarbage({ grace_ms: 0 });
+      }
+      assertEquals((await merge(scene)).conflicts, []);
+      assertEquals(await stored(scene.store, "app", ORDERS), "1:sent,2:mended,3:new");
+    }, { materialize }));
+}
+
+Deno.test("a branch that was given another's content is held against what that began with", () =>
+  shop(async (scene) => {
+    await scene.store.fork(MAIN, "early");
+    await edit(scene, "main", "INSERT INTO orders VALUES (4,'new','')");
+    await scene.store.fork(MAIN, "late");
+    await edit(scene, "early", "UPDATE orders SET state='mended' WHERE id=2");
+    // Against the point where it was forked itself, order 4 would have been deleted in it.
+    await scene.store.promote(at("app@early"), at("app@late"));
+    assertEquals((await merge(scene, at("app@late"))).conflicts, []);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:mended,3:new,4:new");
+  }));
+
+Deno.test("branches that share nothing, and a branch with itself, are not merged", () =>
+  shop(async (scene) => {
+    await fails("invalid_request", merge(scene, MAIN, MAIN));
+    await scene.store.create("other");
+    await fails("invalid_request", merge(scene, at("other"), MAIN));
+    await fails("not_found", merge(scene, at("app@none"), MAIN));
+  }));
+
+Deno.test("a common point that is stored no more is named, and the branches go on", () =>
+  shop(async (scene) => {
+    const { context } = scene.store;
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");
+    await edit(scene, "main", "UPDATE orders SET state='sent' WHERE id=1");
+    for (const address of [MAIN, TRY]) await scene.store.compact(address);
+    const { origin } = (await context.refs.read("app", "try")).ref;
+    const { objects } = await context.chains.resolve(origin!.lineage, origin!.txid);
+    await context.backend.delete(objects.at(-1)!.key);
+    const error = await fails("conflict", merge(scene));
+    assertMatch(error.message, /the common point [0-9a-f]{32}\/\d+ is lost/);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:sent,2:new,3:new");
+    await scene.store.promote(TRY, MAIN);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:mended,3:new");
+  }));

@@ -1,0 +1,209 @@
+/**
+ * Definitions in a merge: what the source made, remade or dropped, where the target's is that of the base. Rows of a table
+ * that is remade are carried over inside the same transaction; triggers of tables that get rows are away meanwhile.
+ */
+
+import { quoteName } from "../sqlite/image.ts";
+import { type PairPlan, planOf } from "../sqlite/row_pairs.ts";
+import { type ChangedDefinition, type SourceChanges, written } from "./source_changes.ts";
+import type { ReportConflict } from "./table_merge.ts";
+import { ConstraintBroken, type Target } from "./target.ts";
+
+/** Full-text indexes over another table's rows, or without any: they have no rows of their own. */
+const EXTERNAL = /\busing\s+fts5\b[\s\S]*\bcontent\s*=/i;
+const CONTENTLESS = /\bcontent\s*=\s*(?:''|"")/i;
+
+export interface DefinitionPlan {
+  /** What is taken over, by name. */
+  names: string[];
+  taken: ChangedDefinition[];
+  /** Tables that are made or made anew, which the target has not as the source has them. */
+  isRemade(table: string): boolean;
+}
+
+/** What of the source's definitions the target takes; reports those that it changed itself. */
+export function planDefinitions(target: Target, changes: SourceChanges, report: ReportConflict): DefinitionPlan {
+  const here = written((sql) => target.query(sql));
+  const taken = changes.definitions.filter((definition) => {
+    const { type, name, base, source } = definition;
+    const ours = here.get(`${type} ${name.toLowerCase()}`)?.sql;
+    if (ours === source) return false;
+    const detail = type === "table" && hasOtherKey(planFor(changes, name))
+      ? "its primary key is another one"
+      : undefined;
+    if (ours === base && detail === undefined) return true;
+    report({
+      kind: "definition",
+      table: name,
+      ...(base === undefined ? {} : { base: { sql: base } }),
+      ...(ours === undefined ? {} : { ours: { sql: ours } }),
+      ...(source === undefined ? {} : { theirs: { sql: source } }),
+      ...(detail === undefined ? {} : { detail }),
+    });
+    return false;
+  });
+  for (const { setting, before, after } of changes.settings) {
+    if (setting !== "user_version" && setting !== "application_id") continue;
+    const ours = String(target.query(`PRAGMA ${setting}`)[0]![0]);
+    if (ours !== before && ours !== after) {
+      report({
+        kind: "setting",
+        table: setting,
+        base: { value: before },
+        ours: { value: ours },
+        theirs: { value: after },
+      });
+    }
+  }
+  const remade = new Set(
+    taken.filter(({ type, source }) => type === "table" && source !== undefined).map(({ name }) => name),
+  );
+  return { names: taken.map(({ name }) => name), taken, isRemade: (table) => remade.has(table) };
+}
+
+function planFor({ base, source }: SourceChanges, table: string): PairPlan {
+  return planOf(base.tables.get(table), source.tables.get(table), source.encoding);
+}
+
+function hasOtherKey({ before, after, key_length }: PairPlan): boolean {
+  if (before === undefined || after === undefined) return false;
+  if (before.alias !== undefined || after.alias !== undefined) return before.alias !== after.alias;
+  return key_length === 0 && before.key.length + after.key.length > 0;
+}
+
+/**
+ * Makes what rows need, and takes triggers away. What it returns puts the rest in place, once the rows are there.
+ *
+ * @param touched Tables that get rows.
+ */
+export function applyDefinitions(
+  target: Target,
+  changes: SourceChanges,
+  { plan, touched, report }: { plan: DefinitionPlan; touched: readonly string[]; report: ReportConflict },
+): () => void {
+  const here = [...written((sql) => target.query(sql)).values()];
+  const of_source = new Map(plan.taken.map((definition) => [`${definition.type} ${definition.name}`, definition]));
+  const is = (one: string, other: string) => one.toLowerCase() === other.toLowerCase();
+  const remade = plan.taken.filter(({ type, base, source }) => type === "table" && base !== undefined && source);
+  const affected = [...touched, ...remade.map(({ name }) => name)];
+  const isAffected = (table: string) => affected.some((name) => is(name, table));
+  const again: string[] = [];
+  for (const { type, name, table, sql } of here) {
+    const taken = of_source.get(`${type} ${name}`);
+    const away = type === "trigger"
+      ? isAffected(table) || taken !== undefined
+      : (type === "view" || type === "index") && (taken !== undefined || remade.some((one) => is(one.name, table)));
+    if (!away) continue;
+    target.define(`DROP ${type} main.${quoteName(name)}`);
+    if (taken === undefined) again.push(sql);
+    else if (taken.source !== undefined) again.push(taken.source);
+  }
+  const guarded = (table: string, work: () => void) => {
+    try {
+      work();
+    } catch (error) {
+      if (!(error instanceof ConstraintBroken)) throw error;
+      report({ kind: "constraint", table, detail: error.message });
+    }
+  };
+  for (const definition of plan.taken) {
+    const { type, name, base, source } = definition;
+    if (type !== "table" || source === undefined) continue;
+    if (base === undefined) target.define(source);
+    else guarded(name, () => remake(target, definition, planFor(changes, name)));
+  }
+  for (const [setting, before, after] of changes.settings.map((each) => [each.setting, each.before, each.after])) {
+    const is_field = setting === "user_version" || setting === "application_id";
+    if (is_field && before !== after) target.run(`PRAGMA ${setting}=${Number(after)}`);
+  }
+  return () => {
+    for (const { type, name, source } of plan.taken) {
+      if (type !== "table" || source !== undefined) continue;
+      const table = target.table(name);
+      if (table === undefined) continue;
+      if (target.isEmpty(table)) target.define(`DROP TABLE main.${quoteName(name)}`);
+      else report({ kind: "definition", table: name, detail: "the source dropped it, and the target has more rows" });
+    }
+    const made = plan.taken.filter(({ type, base, source }) => type !== "table" && base === undefined && source);
+    // Indexes before triggers: what was there is in its old order, and what the source made comes after it.
+    for (const sql of [...again, ...made.map(({ source }) => source!)]) guarded(nameIn(sql), () => target.define(sql));
+    for (const { name, sql } of here) {
+      if (!EXTERNAL.test(sql)) continue;
+      if (CONTENTLESS.test(sql)) {
+        if (isAffected(name)) {
+          report({ kind: "definition", table: name, detail: "an index without content has no rows to merge" });
+        }
+      } else target.run(`INSERT INTO main.${quoteName(name)}(${quoteName(name)}) VALUES('rebuild')`);
+    }
+  };
+}
+
+/** Whether a table's rows are those of another table. */
+export function isExternal(sql: string): boolean {
+  return EXTERNAL.test(sql);
+}
+
+function nameIn(sql: string): string {
+  return /^CREATE\s+(?:UNIQUE\s+)?\w+\s+(?:"((?:[^"]|"")+)"|(\S+))/i.exec(sql)?.slice(1).find(Boolean) ?? sql;
+}
+
+/** Gives a table the source's definition, and keeps its rows. */
+function remake(target: Target, { name, base, source }: ChangedDefinition, plan: PairPlan): void {
+  const table = `main.${quoteName(name)}`;
+  if (addColumn(target, table, { name, base: base!, source: source! })) return;
+  let old = `${name}_before_merge`;
+  while (target.table(old) !== undefined) old += "_";
+  const sequence = target.table("sqlite_sequence") &&
+    target.query("SELECT seq FROM sqlite_sequence WHERE name = ?", [name])[0];
+  const had = target.table(name)!;
+  target.define(`ALTER TABLE ${table} RENAME TO ${quoteName(old)}`);
+  target.define(source!);
+  const now = target.table(name)!;
+  const columns = plan.columns_after.flatMap((column, i) => {
+    const place = plan.places[i]!;
+    return place < 0 || !now.columns.includes(column)
+      ? []
+      : [[quoteName(column), quoteName(plan.columns_before[place]!)]];
+  });
+  const rowid = had.rowid !== undefined && now.rowid !== undefined && plan.after?.alias === undefined;
+  const [into, from] = [0, 1].map((side) =>
+    [...rowid ? [[now.rowid!, had.rowid!][side]!] : [], ...columns.map((pair) => pair[side]!)].join(", ")
+  );
+  if (columns.length > 0) {
+    target.define(`INSERT OR ABORT INTO ${table}(${into}) SELECT ${from} FROM main.${quoteName(old)}`);
+  }
+  target.define(`DROP TABLE main.${quoteName(old)}`);
+  if (sequence !== undefined && target.table("sqlite_sequence") !== undefined) {
+    target.run("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", [sequence[0] as bigint, name]);
+  }
+}
+
+/** Where the source only added a column at the end, SQLite does that without touching a row. */
+function addColumn(
+  target: Target,
+  table: string,
+  { name, base, source }: { name: string; base: string; source: string },
+): boolean {
+  const start = base.replace(/\s*\)\s*$/, "");
+  if (start === base || !source.startsWith(start)) return false;
+  const column = /^\s*,\s*([\s\S]+)\)\s*$/.exec(source.slice(start.length))?.[1];
+  if (column === undefined) return false;
+  target.run("SAVEPOINT column_added");
+  try {
+    target.define(`ALTER TABLE ${table} ADD COLUMN ${column}`);
+    const [found] = target.query("SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?", [name]);
+    if (found?.[0] === source) return true;
+  } catch {
+    // It is more than one column, or one that only a new table can have.
+  } finally {
+    // After a rollback to it as well: it stays open.
+    if (!isAdded(target, name, source)) target.run("ROLLBACK TO column_added");
+    target.run("RELEASE column_added");
+  }
+  return false;
+}
+
+function isAdded(target: Target, name: string, source: string): boolean {
+  return target.query("SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?", [name])[0]?.[0] ===
+    source;
+}

@@ -1,0 +1,93 @@
+/**
+ * Rows that refer to nothing after a merge: those that it wrote, and those that refer to rows that it removed or gave
+ * another key. What referred to nothing before is not looked for.
+ */
+
+import { quoteName } from "../sqlite/image.ts";
+import type { Pair } from "../sqlite/row_pairs.ts";
+import type { Value } from "../sqlite/row_values.ts";
+import { showValue } from "../sqlite/row_values.ts";
+import type { MergeConflict } from "./conflicts.ts";
+import type { TableMerge } from "./table_merge.ts";
+import { type ForeignKey, placeholder, type Target, whereOf } from "./target.ts";
+
+/** Keys of removed rows, for the time of one search. */
+const GONE = "temp.merge_gone";
+
+/**
+ * Finds them.
+ *
+ * @param pairs The changed rows of a table, once more.
+ */
+export async function* findOrphans(
+  target: Target,
+  tables: readonly TableMerge[],
+  pairs: (table: TableMerge) => AsyncIterable<Pair>,
+): AsyncGenerator<MergeConflict> {
+  const keys = target.foreignKeys().filter(({ to, parent }) => to.length > 0 && target.table(parent) !== undefined);
+  const is = (one: string, other: string) => one.toLowerCase() === other.toLowerCase();
+  for (const table of tables) {
+    const own = keys.filter(({ child }) => is(child, table.name));
+    const others = keys.filter(({ parent }) => is(parent, table.name));
+    for (const key of own) yield* lostParents(target, table, { key, pairs });
+    for (const key of others) yield* lostChildren(target, table, { key, pairs });
+  }
+}
+
+function refersToNothing({ parent, from, to }: ForeignKey): string {
+  const set = from.map((column) => `c.${quoteName(column)} IS NOT NULL`);
+  const match = to.map((column, i) => `p.${quoteName(column)} = c.${quoteName(from[i]!)}`);
+  const known = `EXISTS (SELECT 1 FROM main.${quoteName(parent)} AS p WHERE ${match.join(" AND ")})`;
+  return `${set.join(" AND ")} AND NOT ${known}`;
+}
+
+function conflictOf({ child, parent, from }: ForeignKey, key: MergeConflict["key"]): MergeConflict {
+  const detail = `${from.join(", ")} refers to no row of ${parent}`;
+  return { kind: "foreign_key", table: child, ...(key === undefined ? {} : { key }), detail };
+}
+
+async function* lostParents(
+  target: Target,
+  table: TableMerge,
+  { key, pairs }: { key: ForeignKey; pairs: (table: TableMerge) => AsyncIterable<Pair> },
+): AsyncGenerator<MergeConflict> {
+  const found = target.table(table.name);
+  if (found === undefined) return;
+  for await (const pair of pairs(table)) {
+    if (pair.after === undefined) continue;
+    const [where, values] = whereOf(found, table.locate(pair));
+    const sql = `SELECT 1 FROM main.${quoteName(found.name)} AS c WHERE ${where} AND ${refersToNothing(key)}`;
+    if (target.query(sql, values).length > 0) yield conflictOf(key, table.keyOf(pair));
+  }
+}
+
+async function* lostChildren(
+  target: Target,
+  table: TableMerge,
+  { key, pairs }: { key: ForeignKey; pairs: (table: TableMerge) => AsyncIterable<Pair> },
+): AsyncGenerator<MergeConflict> {
+  const places = key.to.map((name) =>
+    table.plan.columns_before.findIndex((column) => column.toLowerCase() === name.toLowerCase())
+  );
+  if (places.includes(-1)) return;
+  const columns = key.to.map((_, i) => `k${i}`);
+  let gone = 0;
+  for await (const { before } of pairs(table)) {
+    if (before === undefined) continue;
+    const values = places.map((place): Value => before.values[place]!);
+    if (gone++ === 0) target.define(`CREATE TABLE ${GONE}(${columns.join(", ")})`);
+    target.run(`INSERT INTO ${GONE} VALUES(${values.map(placeholder).join(", ")})`, values);
+  }
+  if (gone === 0) return;
+  const match = columns.map((column, i) => `c.${quoteName(key.from[i]!)} = g.${column}`).join(" AND ");
+  const child = target.table(key.child)!;
+  const shown = key.from.map((column) => `c.${quoteName(column)}`).join(", ");
+  const orphans = target.query(
+    `SELECT ${child.rowid === undefined ? "NULL" : `c.${child.rowid}`}, ${shown} FROM ${GONE} AS g ` +
+      `CROSS JOIN main.${quoteName(key.child)} AS c ON ${match} WHERE ${refersToNothing(key)}`,
+  );
+  target.define(`DROP TABLE ${GONE}`);
+  for (const [rowid] of orphans) {
+    yield conflictOf(key, rowid === null ? undefined : { rowid: showValue(rowid as bigint, { most: 0 }) });
+  }
+}

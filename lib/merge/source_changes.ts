@@ -1,0 +1,146 @@
+/**
+ * What one database image changed since another: the first half of a three-way merge. Rows come one after the other, in
+ * memory for a few, as often as they are asked for; a small number of them is kept.
+ */
+
+import { TaskdError } from "../errors.ts";
+import type { SettingDiff } from "../sqlite/diff_result.ts";
+import { compareDatabases, rowPairs } from "../sqlite/row_diff.ts";
+import { type Pair, type PairPlan, planOf } from "../sqlite/row_pairs.ts";
+import { bytesOf } from "../sqlite/row_values.ts";
+import { Side } from "../sqlite/side.ts";
+
+/** About how many bytes of rows are kept from one pass to the next. */
+const KEPT_BYTES = 64 << 20;
+/** What a value costs beside its bytes. */
+const VALUE_BYTES = 64;
+
+/** A table whose rows differ. */
+export interface TableToMerge {
+  name: string;
+  plan: PairPlan;
+}
+
+/** A definition that differs, with its SQL; undefined on the side that has none. */
+export interface ChangedDefinition {
+  type: string;
+  name: string;
+  table: string;
+  base: string | undefined;
+  source: string | undefined;
+}
+
+/** What a source changed since a base. */
+export class SourceChanges implements Disposable {
+  readonly tables: readonly TableToMerge[];
+  readonly definitions: readonly ChangedDefinition[];
+  readonly settings: readonly SettingDiff[];
+  readonly base: Side;
+  readonly source: Side;
+  readonly #kept: KeptPairs;
+
+  private constructor(
+    base: Side,
+    source: Side,
+    kept: KeptPairs,
+    found: Pick<SourceChanges, "tables" | "settings">,
+  ) {
+    this.base = base;
+    this.source = source;
+    this.#kept = kept;
+    this.tables = found.tables;
+    this.settings = found.settings;
+    this.definitions = definitionsOf(base, source);
+  }
+
+  /**
+   * Compares two images.
+   *
+   * @throws {TaskdError} `corrupt` for rows that cannot be read, and what the comparison throws.
+   */
+  static async read(base_path: string, source_path: string, signal?: AbortSignal): Promise<SourceChanges> {
+    const kept = new KeptPairs();
+    const onPair = (table: string, _plan: PairPlan, pair: Pair) => kept.add(table, pair);
+    const { tables, settings } = await compareDatabases(base_path, source_path, { check: false, signal, onPair });
+    const base = new Side(base_path);
+    let source: Side | undefined;
+    try {
+      const of_source = source = new Side(source_path);
+      const changed = tables.flatMap(({ table: name, unread, ...counts }): TableToMerge[] => {
+        if (unread !== undefined) {
+          throw new TaskdError("corrupt", `Cannot merge: not all rows of ${name} can be read: ${unread}`);
+        }
+        if (counts.rows_added + counts.rows_removed + counts.rows_changed === 0) return [];
+        return [{ name, plan: planOf(base.tables.get(name), of_source.tables.get(name), of_source.encoding) }];
+      });
+      return new SourceChanges(base, source, kept, { tables: changed, settings });
+    } catch (error) {
+      source?.[Symbol.dispose]();
+      base[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** The rows of a table that differ; nothing where it is time for a break. */
+  *rows({ name, plan }: TableToMerge): Generator<Pair | undefined> {
+    yield* this.#kept.of(name) ?? rowPairs(this.base, this.source, plan);
+  }
+
+  [Symbol.dispose](): void {
+    this.base[Symbol.dispose]();
+    this.source[Symbol.dispose]();
+  }
+}
+
+/** The rows of the comparison, of each table all or none. */
+class KeptPairs {
+  readonly #pairs = new Map<string, Pair[] | "too many">();
+  #bytes = 0;
+
+  add(table: string, pair: Pair): void {
+    const pairs = this.#pairs.get(table) ?? [];
+    if (pairs === "too many") return;
+    this.#bytes += sizeOf(pair);
+    pairs.push(pair);
+    this.#pairs.set(table, this.#bytes <= KEPT_BYTES ? pairs : "too many");
+    if (this.#bytes > KEPT_BYTES) this.#bytes -= pairs.reduce((sum, each) => sum + sizeOf(each), 0);
+  }
+
+  of(table: string): Pair[] | undefined {
+    const pairs = this.#pairs.get(table);
+    return pairs === "too many" ? undefined : pairs;
+  }
+}
+
+function sizeOf({ before, after }: Pair): number {
+  const values = [...before?.values ?? [], ...after?.values ?? []];
+  return values.reduce<number>((sum, value) => sum + VALUE_BYTES + (bytesOf(value)?.length ?? 0), 0);
+}
+
+/** What a person wrote: SQLite makes the rest itself, by what it stands for. */
+function definitionsOf(base: Side, source: Side): ChangedDefinition[] {
+  const [before, after] = [written((sql) => base.query(sql)), written((sql) => source.query(sql))];
+  return [...new Set([...after.keys(), ...before.keys()])].flatMap((key): ChangedDefinition[] => {
+    const [old, now] = [before.get(key), after.get(key)];
+    if (old?.sql === now?.sql) return [];
+    const { type, name, table } = (now ?? old)!;
+    return [{ type, name, table, base: old?.sql, source: now?.sql }];
+  });
+}
+
+interface Written {
+  type: string;
+  name: string;
+  table: string;
+  sql: string;
+}
+
+/** By type and name, in the order in which they were made. */
+export function written(query: (sql: string) => unknown[][]): Map<string, Written> {
+  return new Map(
+    query("SELECT type, name, tbl_name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
+      .map((row) => row.map(String) as [string, string, string, string])
+      .filter(([, name]) => !/^sqlite_/i.test(name))
+      .map(([type, name, table, sql]) => [`${type} ${name.toLowerCase()}`, { type, name, table, sql }]),
+  );
+}

@@ -1,0 +1,231 @@
+/**
+ * The database that a merge changes: an ordinary SQLite connection to a file that others have open. Values go in and come
+ * out with their type and bytes; constraints fail, whatever their own conflict clause says, and no foreign key acts.
+ */
+
+import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { hasCode, TaskdError } from "../errors.ts";
+import { sqliteError } from "../sqlite/connection.ts";
+import { openName } from "../sqlite/open_name.ts";
+import { quoteName } from "../sqlite/image.ts";
+import { isText, readValues, type Value, valuesSql } from "../sqlite/row_values.ts";
+
+/** Prepared statements that are kept. */
+const MAX_STATEMENTS = 500;
+/** SQLITE_CONSTRAINT, a primary result code. */
+const CONSTRAINT = 19;
+
+/** How a row is found. */
+export type Locator = { rowid: bigint } | { key: readonly string[]; values: readonly Value[] };
+
+/** A table as the target has it. */
+export interface TargetTable {
+  name: string;
+  /** Columns that can be written. */
+  columns: readonly string[];
+  /** Columns that compute themselves. */
+  generated: readonly string[];
+  /** SQL of the rowid. */
+  rowid: string | undefined;
+}
+
+export interface TargetRow {
+  rowid: bigint | undefined;
+  values: Value[];
+}
+
+export interface ForeignKey {
+  child: string;
+  parent: string;
+  from: string[];
+  to: string[];
+}
+
+/** A row breaks a constraint of the target. */
+export class ConstraintBroken extends Error {}
+
+export class Target implements Disposable {
+  readonly path: string;
+  readonly #db: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+  #encoding: string | undefined;
+
+  constructor(path: string, options: { busy_timeout_ms: number }) {
+    this.path = path;
+    try {
+      const more = { readBigInts: true, returnArrays: true } as object;
+      this.#db = new DatabaseSync(openName(path, { mode: "rw" }), { timeout: options.busy_timeout_ms, ...more });
+    } catch (error) {
+      throw sqliteError(error, `Cannot open ${path}`, { opened: true });
+    }
+    // What foreign keys and triggers of the source did stands in its rows: here they are checked, and do nothing.
+    this.run("PRAGMA foreign_keys=OFF");
+    this.run("PRAGMA legacy_alter_table=ON");
+    this.run("PRAGMA trusted_schema=OFF");
+    this.run("PRAGMA temp_store=MEMORY");
+  }
+
+  get encoding(): string {
+    return this.#encoding ??= String(this.query("PRAGMA encoding")[0]![0]);
+  }
+
+  /** Runs one statement and returns its rows. */
+  query(sql: string, values: readonly (Value | string)[] = []): unknown[][] {
+    try {
+      return this.#prepare(sql).all(...values.map(bound)) as unknown as unknown[][];
+    } catch (error) {
+      throw this.#failed(error, sql);
+    }
+  }
+
+  run(sql: string, values: readonly (Value | string)[] = []): void {
+    this.query(sql, values);
+  }
+
+  /** Runs a definition, which is not kept. */
+  define(sql: string): void {
+    try {
+      this.#db.prepare(sql).run();
+    } catch (error) {
+      throw this.#failed(error, sql);
+    }
+    // What was prepared may mean another table now.
+    this.#statements.clear();
+  }
+
+  #prepare(sql: string): StatementSync {
+    const known = this.#statements.get(sql);
+    if (known !== undefined) return known;
+    if (this.#statements.size >= MAX_STATEMENTS) this.#statements.clear();
+    const statement = this.#db.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+
+  #failed(error: unknown, sql: string): Error {
+    const { errcode } = error as { errcode?: number };
+    if (errcode !== undefined && (errcode & 0xff) === CONSTRAINT) return new ConstraintBroken((error as Error).message);
+    const failed = sqliteError(error, `Cannot run ${sql.slice(0, 200)} on ${this.path}`, { opened: true });
+    if (!hasCode(failed, "capture_failed")) return failed;
+    return new TaskdError("conflict", failed.message, {
+      cause: error,
+      hint: "The definitions of this database ask for something that this program's SQLite does not have",
+    });
+  }
+
+  /** Begins a transaction that holds the write lock, or with `read` none. */
+  begin(kind: "read" | "write"): void {
+    this.run(kind === "write" ? "BEGIN IMMEDIATE" : "BEGIN");
+  }
+
+  commit(): void {
+    this.run("COMMIT");
+  }
+
+  rollback(): void {
+    try {
+      this.#db.exec("ROLLBACK");
+    } catch {
+      // No transaction was open.
+    }
+    this.#statements.clear();
+  }
+
+  /** A table by its name; undefined where there is none. */
+  table(name: string): TargetTable | undefined {
+    const found = this.query("SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND name = ?", [name]);
+    if (found.length === 0) return undefined;
+    const columns = this.query("SELECT name, hidden FROM pragma_table_xinfo(?)", [name]) as [string, bigint][];
+    const taken = new Set(columns.map(([column]) => column.toLowerCase()));
+    return {
+      name,
+      columns: columns.filter(([, hidden]) => hidden === 0n).map(([column]) => column),
+      generated: columns.filter(([, hidden]) => hidden > 1n).map(([column]) => column),
+      rowid: found[0]![1] === 1n ? undefined : ["rowid", "_rowid_", "oid"].find((word) => !taken.has(word)),
+    };
+  }
+
+  row(table: TargetTable, columns: readonly string[], at: Locator): TargetRow | undefined {
+    const select = [table.rowid ?? "NULL", ...valuesSql(columns)].join(", ");
+    const [where, values] = whereOf(table, at);
+    const [found] = this.query(`SELECT ${select} FROM main.${quoteName(table.name)} WHERE ${where}`, values);
+    if (found === undefined) return undefined;
+    const decoded = { from: 1, count: columns.length, encoding: this.encoding };
+    return { rowid: found[0] as bigint | undefined ?? undefined, values: readValues(found, decoded) };
+  }
+
+  isEmpty(table: TargetTable): boolean {
+    return this.query(`SELECT 1 FROM main.${quoteName(table.name)} LIMIT 1`).length === 0;
+  }
+
+  insert(table: TargetTable, columns: readonly string[], { rowid, values }: TargetRow): void {
+    // A rowid that others have since is no one's identity: the row gets a new one.
+    const free = rowid !== undefined && table.rowid !== undefined && !this.#hasRowid(table, rowid);
+    const names = [...free ? [table.rowid!] : [], ...columns.map(quoteName)];
+    const all = [...free ? [rowid] : [], ...values];
+    const into = `INSERT OR ABORT INTO main.${quoteName(table.name)}`;
+    if (names.length === 0) return this.run(`${into} DEFAULT VALUES`);
+    this.run(`${into}(${names.join(", ")}) VALUES(${all.map(placeholder).join(", ")})`, all);
+  }
+
+  #hasRowid(table: TargetTable, rowid: bigint): boolean {
+    return this.query(`SELECT 1 FROM main.${quoteName(table.name)} WHERE ${table.rowid} = ?`, [rowid]).length > 0;
+  }
+
+  update(table: TargetTable, columns: readonly string[], values: readonly Value[], at: Locator): void {
+    const set = columns.map((name, i) => `${quoteName(name)} = ${placeholder(values[i]!)}`).join(", ");
+    const [where, located] = whereOf(table, at);
+    this.run(`UPDATE OR ABORT main.${quoteName(table.name)} SET ${set} WHERE ${where}`, [...values, ...located]);
+  }
+
+  delete(table: TargetTable, at: Locator): void {
+    const [where, values] = whereOf(table, at);
+    this.run(`DELETE FROM main.${quoteName(table.name)} WHERE ${where}`, values);
+  }
+
+  /** The foreign keys of all tables. */
+  foreignKeys(): ForeignKey[] {
+    const tables = this.query("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'");
+    return tables.flatMap(([name]) => {
+      const child = String(name);
+      const rows = this.query('SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq', [
+        child,
+      ]) as [bigint, string, string, string | null][];
+      return [...Map.groupBy(rows, ([id]) => id).values()].map((parts): ForeignKey => {
+        const parent = parts[0]![1];
+        const to = parts.map(([, , , column]) => column);
+        return {
+          child,
+          parent,
+          from: parts.map(([, , column]) => column),
+          to: to.includes(null) ? this.#primaryKey(parent) : to as string[],
+        };
+      });
+    });
+  }
+
+  #primaryKey(table: string): string[] {
+    return this.query("SELECT name FROM pragma_table_xinfo(?) WHERE pk > 0 ORDER BY pk", [table])
+      .map(([name]) => String(name));
+  }
+
+  [Symbol.dispose](): void {
+    this.rollback();
+    this.#db.close();
+  }
+}
+
+export function placeholder(value: Value): string {
+  return isText(value) ? "CAST(? AS TEXT)" : typeof value === "number" ? "CAST(? AS REAL)" : "?";
+}
+
+function bound(value: Value | string): null | bigint | number | string | Uint8Array {
+  return typeof value !== "string" && isText(value) ? value.text : value;
+}
+
+export function whereOf(table: TargetTable, at: Locator): [where: string, values: readonly Value[]] {
+  if ("rowid" in at) return [`${table.rowid} = ?`, [at.rowid]];
+  // Without an affinity of its own the value is compared by that of the column.
+  const tests = at.key.map((name, i) => `${quoteName(name)} = +${placeholder(at.values[i]!)}`);
+  return [tests.join(" AND "), at.values];
+}

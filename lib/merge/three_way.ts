@@ -1,0 +1,203 @@
+/**
+ * Three-way merge, row by row and cell by cell: what a source changed since a base is applied to a target that went on
+ * meanwhile, as one ordinary transaction, which every application survives that has the file open.
+ *
+ * All or nothing: the transaction commits when every change is in, or was there, and every constraint holds; else nothing
+ * of it is ever seen. What neither side touched is not written. Each row is looked at under the write lock, so that what
+ * others committed until then counts. Triggers do not fire: what they do has been done in the source.
+ */
+
+import { type Clock, nextTurn, systemClock } from "../clock.ts";
+import { TaskdError, throwIfInterrupted } from "../errors.ts";
+import type { Pair } from "../sqlite/row_pairs.ts";
+import type { SourceChanges } from "./source_changes.ts";
+import { Decisions, MAX_CONFLICTS, type MergeConflict, type MergeSide, type Resolution } from "./conflicts.ts";
+import { applyDefinitions, type DefinitionPlan, isExternal, planDefinitions } from "./definitions.ts";
+import { findOrphans } from "./foreign_keys.ts";
+import { type MergedTable, TableMerge } from "./table_merge.ts";
+import { Target } from "./target.ts";
+
+/** Rows between two breaks. */
+const ROWS_PER_TURN = 2_000;
+/** Rows go before others take their place, and change before others come. */
+const ORDER = ["removed", "changed", "added"] as const;
+
+/** What a merge accepts. */
+export interface ThreeWayOptions {
+  /** Find conflicts and count, and change nothing. */
+  check?: boolean | undefined;
+  /** Decides every conflict of two values. */
+  prefer?: MergeSide | undefined;
+  /** Decide single conflicts, before `prefer`. */
+  resolutions?: readonly Resolution[] | undefined;
+  /** How long the write lock is waited for, in milliseconds. */
+  busy_timeout_ms?: number | undefined;
+  clock?: Clock | undefined;
+  /** Ends it with `interrupted`; nothing is changed then. */
+  signal?: AbortSignal | undefined;
+}
+
+/** What a merge did, or would do. */
+export interface MergeReport {
+  /** Whether it is in the target now, also when all of it was there before. */
+  merged: boolean;
+  /** Tables with rows that differ between base and source. */
+  tables: MergedTable[];
+  /** Definitions that are taken over, by name. */
+  definitions: string[];
+  /** The first conflicts that are not decided. */
+  conflicts: MergeConflict[];
+  /** How many there are. */
+  conflicts_total: number;
+  /** Milliseconds for which the write lock was held. */
+  locked_ms: number;
+}
+
+/**
+ * Applies changes to the database at `path`, which other connections may have open.
+ *
+ * @throws {TaskdError} `busy` when the write lock is not to be had; `conflict` for definitions that cannot be run here;
+ * `invalid_request` for a resolution of a conflict that there is not; `no_space`, `corrupt`, `interrupted`.
+ */
+export async function mergeInto(
+  path: string,
+  changes: SourceChanges,
+  options: ThreeWayOptions = {},
+): Promise<MergeReport> {
+  using target = new Target(path, { busy_timeout_ms: options.busy_timeout_ms ?? 5_000 });
+  const { encoding: ours } = target;
+  const other = [changes.base, changes.source].find(({ encoding }) => encoding !== ours);
+  if (other !== undefined) {
+    const conflict: MergeConflict = {
+      kind: "setting",
+      table: "encoding",
+      ours: { value: ours },
+      theirs: { value: other.encoding },
+    };
+    return { merged: false, tables: [], definitions: [], conflicts: [conflict], conflicts_total: 1, locked_ms: 0 };
+  }
+  // Without the lock at first: most conflicts are found before a writer has to wait.
+  const looked = await new Attempt(target, changes, options).run("read");
+  if (looked.conflicts_total > 0) return looked;
+  return await new Attempt(target, changes, options).run(options.check ? "check" : "write");
+}
+
+/** One pass over the changes, in a transaction. */
+class Attempt {
+  readonly #target: Target;
+  readonly #changes: SourceChanges;
+  readonly #options: ThreeWayOptions;
+  readonly #decisions: Decisions;
+  readonly #clock: Clock;
+  readonly #tables: TableMerge[];
+  readonly #conflicts: MergeConflict[] = [];
+  #total = 0;
+  #steps = 0;
+
+  constructor(target: Target, changes: SourceChanges, options: ThreeWayOptions) {
+    this.#target = target;
+    this.#changes = changes;
+    this.#options = options;
+    this.#decisions = new Decisions(options);
+    this.#clock = options.clock ?? systemClock;
+    this.#tables = changes.tables
+      .filter(({ plan }) => {
+        const { name, kind, sql } = (plan.after ?? plan.before)!;
+        return kind !== "shadow" && !/^sqlite_/i.test(name) && !isExternal(sql);
+      })
+      .map((table) => new TableMerge(table, target));
+  }
+
+  async run(mode: "read" | "check" | "write"): Promise<MergeReport> {
+    const target = this.#target;
+    target.begin(mode === "read" ? "read" : "write");
+    const began = this.#clock.monotonic();
+    try {
+      const plan = planDefinitions(target, this.#changes, this.#report);
+      if (this.#total === 0) await (mode === "read" ? this.#look(plan) : this.#apply(plan));
+      if (this.#total === 0 && mode !== "read") this.#requireUsed();
+      const merged = mode === "write" && this.#total === 0;
+      if (merged) target.commit();
+      return {
+        merged,
+        tables: this.#tables.map(({ counts }) => counts),
+        definitions: plan.names,
+        conflicts: this.#conflicts,
+        conflicts_total: this.#total,
+        locked_ms: mode === "read" ? 0 : Math.round(this.#clock.monotonic() - began),
+      };
+    } finally {
+      target.rollback();
+    }
+  }
+
+  #requireUsed(): void {
+    const [unused] = this.#decisions.unused;
+    if (unused === undefined) return;
+    throw new TaskdError("invalid_request", `Cannot merge: nothing is in conflict at ${unused}`, {
+      hint: "One of the sides may have moved since: run it with --check, and decide what that shows",
+    });
+  }
+
+  #report = (conflict: MergeConflict): MergeSide | undefined => {
+    const side = this.#decisions.of(conflict);
+    if (side !== undefined) return side;
+    this.#total++;
+    if (this.#conflicts.length < MAX_CONFLICTS) this.#conflicts.push(conflict);
+    return undefined;
+  };
+
+  /** Decides every row, and changes none. Tables that are to be made or remade are looked at under the lock. */
+  async #look(plan: DefinitionPlan): Promise<void> {
+    for (const table of this.#tables) {
+      if (plan.isRemade(table.name) || !table.prepare()) continue;
+      for await (const pair of this.#pairs(table)) table.look(pair, this.#report);
+    }
+  }
+
+  async #apply(plan: DefinitionPlan): Promise<void> {
+    const touched = this.#tables.map(({ name }) => name);
+    const finish = applyDefinitions(this.#target, this.#changes, { plan, touched, report: this.#report });
+    for (const table of this.#tables) {
+      if (table.prepare()) table.requireColumns(this.#report);
+      else this.#report({ kind: "definition", table: table.name, detail: "the target has no such table" });
+    }
+    for (const kind of ORDER) {
+      for (const table of this.#total === 0 ? this.#tables : []) {
+        for await (const pair of this.#pairs(table)) {
+          if (TableMerge.kindOf(pair) === kind) table.apply(pair, this.#report);
+        }
+        if (kind === "changed") table.settle(this.#report);
+      }
+    }
+    if (this.#total > 0) return;
+    for await (const conflict of findOrphans(this.#target, this.#tables, (table) => this.#pairs(table))) {
+      this.#report(conflict);
+    }
+    if (this.#total > 0) return;
+    finish();
+    this.#raiseSequences();
+  }
+
+  /** Keys that the source has given away are not given away again. */
+  #raiseSequences(): void {
+    const { source } = this.#changes;
+    if (!source.tables.has("sqlite_sequence") || this.#target.table("sqlite_sequence") === undefined) return;
+    for (const [name, seq] of source.query("SELECT name, seq FROM sqlite_sequence")) {
+      if (typeof name !== "string" || typeof seq !== "bigint") continue;
+      const [found] = this.#target.query("SELECT seq FROM sqlite_sequence WHERE name = ?", [name]);
+      if (found === undefined || typeof found[0] === "bigint" && found[0] >= seq) continue;
+      this.#target.run("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [seq, name]);
+    }
+  }
+
+  async *#pairs(table: TableMerge): AsyncGenerator<Pair> {
+    for (const pair of this.#changes.rows(table.changed)) {
+      if (pair === undefined || ++this.#steps % ROWS_PER_TURN === 0) {
+        await nextTurn();
+        throwIfInterrupted(this.#options.signal);
+      }
+      if (pair !== undefined) yield pair;
+    }
+  }
+}

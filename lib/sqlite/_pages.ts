@@ -1,0 +1,140 @@
+/**
+ * Which pages of two images differ, and to which tables and indexes they belong.
+ */
+
+import { Buffer } from "node:buffer";
+import { nextTurn } from "../clock.ts";
+import { throwIfInterrupted } from "../errors.ts";
+import type { OtherPages } from "./diff_result.ts";
+import { DATABASE_HEADER_BYTES, lockPage } from "./header.ts";
+import type { Side } from "./side.ts";
+import { TreeFile } from "./_tree.ts";
+
+const COMPARE_BYTES = 1 << 20;
+
+export interface DifferingPages {
+  /** 1 for each that differs, by number; the file's header aside. */
+  marks: Uint8Array;
+  /** How many, the header included. */
+  pages_changed: number;
+}
+
+export async function differingPages(
+  path_a: string,
+  path_b: string,
+  signal: AbortSignal | undefined,
+): Promise<DifferingPages> {
+  using a = new TreeFile(path_a);
+  using b = new TreeFile(path_b);
+  const marks = new Uint8Array(Math.max(a.page_count, b.page_count) + 1);
+  if (a.page_size !== b.page_size) return { marks: marks.fill(1, 1), pages_changed: marks.length - 1 };
+  const shared = Math.min(a.page_count, b.page_count);
+  marks.fill(1, shared + 1);
+  let pages_changed = marks.length - 1 - shared;
+  const most = Math.max(1, Math.floor(COMPARE_BYTES / a.page_size));
+  const [left, right] = [new Uint8Array(most * a.page_size), new Uint8Array(most * a.page_size)];
+  const differs = (from: number, to: number) => Buffer.compare(left.subarray(from, to), right.subarray(from, to)) !== 0;
+  for (let first = 1; first <= shared; first += most) {
+    throwIfInterrupted(signal);
+    const count = Math.min(most, shared - first + 1);
+    a.readMany(first, count, left);
+    b.readMany(first, count, right);
+    for (let i = 0; i < count; i++) {
+      const [from, to] = [i * a.page_size, (i + 1) * a.page_size];
+      if (!differs(from, to)) continue;
+      pages_changed++;
+      if (first + i > 1 || differs(DATABASE_HEADER_BYTES, to)) marks[first + i] = 1;
+    }
+    await nextTurn();
+  }
+  return { marks, pages_changed };
+}
+
+type Owner = Pick<OtherPages, "where" | "name">;
+
+const DEFINITIONS: Owner = { where: "definitions" };
+const FREE: Owner = { where: "free" };
+const POINTERS: Owner = { where: "pointer map" };
+const UNUSED: Owner = { where: "unused" };
+
+export class PageOwners {
+  readonly #owners: Owner[] = [UNUSED];
+  readonly #of_page: Uint32Array;
+  readonly #touched = new Set<string>();
+  /**
+   * Pages in no tree and not free, of a database with a pointer map. SQLite looks there for the next page of a long
+   * value: https://sqlite.org/fileformat2.html#pointer_map_or_ptrmap_pages.
+   */
+  unused = 0;
+  /** Whether what SQLite reads of untouched tables may differ: by the pointer map, or by pages that are in none. */
+  pointers_touched = false;
+
+  private constructor(page_count: number) {
+    this.#of_page = new Uint32Array(page_count + 1);
+  }
+
+  /** Reads every page of the image; `marks` are those that differ. */
+  static async read(side: Side, marks: Uint8Array, signal: AbortSignal | undefined): Promise<PageOwners> {
+    const { file, entries } = side;
+    const owners = new PageOwners(file.page_count);
+    owners.#add(POINTERS, file.pointerMapPages());
+    owners.#add(FREE, file.freePages());
+    const trees = entries.filter(({ type, root }) => root > 0 && (type === "table" || type === "index"));
+    for (const { type, name, root } of [{ type: "", name: "", root: 1 }, ...trees]) {
+      throwIfInterrupted(signal);
+      const owner: Owner = type === "" ? DEFINITIONS : { where: type as "table" | "index", name };
+      const index = owners.#owners.push(owner) - 1;
+      for (const { pgno, overflow } of file.pages(root)) {
+        for (const page of [pgno, ...overflow]) {
+          owners.#of_page[page] = index;
+          if (marks[page] === 1) owners.#touched.add(`${owner.where} ${name}`);
+        }
+      }
+      await nextTurn();
+    }
+    const lock = lockPage(file.page_size);
+    if (lock <= file.page_count) marks[lock] = 0;
+    if (file.has_pointer_map) owners.#notePointers(marks, lock);
+    return owners;
+  }
+
+  #notePointers(marks: Uint8Array, lock: number): void {
+    for (let page = 1; page < this.#of_page.length; page++) {
+      const owner = this.of(page);
+      if (owner === UNUSED && page !== lock) this.unused++;
+      if (marks[page] === 1 && (owner === UNUSED || owner === POINTERS)) this.pointers_touched = true;
+    }
+  }
+
+  #add(owner: Owner, pages: Iterable<number>): void {
+    const index = this.#owners.push(owner) - 1;
+    for (const page of pages) if (page < this.#of_page.length) this.#of_page[page] = index;
+  }
+
+  isTouched(where: "table" | "index", name: string): boolean {
+    return this.#touched.has(`${where} ${name}`);
+  }
+
+  of(page: number): Owner | undefined {
+    return page < this.#of_page.length ? this.#owners[this.#of_page[page]!] : undefined;
+  }
+}
+
+/** The pages that differ and belong, in neither image, to what `explains` accepts, counted by their owner. */
+export function otherPages(
+  marks: Uint8Array,
+  [before, after]: readonly [PageOwners, PageOwners],
+  explains: (owner: Owner) => boolean,
+): OtherPages[] {
+  const counts = new Map<string, OtherPages>();
+  for (let page = marks.indexOf(1); page >= 0; page = marks.indexOf(1, page + 1)) {
+    const [old, now] = [before.of(page), after.of(page)];
+    if (old && explains(old) || now && explains(now)) continue;
+    const owner = now ?? old!;
+    const key = `${owner.where}\0${owner.name}`;
+    const counted = counts.get(key) ?? { ...owner, pages: 0 };
+    counted.pages++;
+    counts.set(key, counted);
+  }
+  return [...counts.values()];
+}

@@ -1,0 +1,115 @@
+/**
+ * All objects that some points of branches need, as a forest: each object once, below the one that it follows, however
+ * many points share it. So a pass over it reads each object once.
+ */
+
+import type { Backend } from "../backend/backend.ts";
+import { TaskdError } from "../errors.ts";
+import { type Base, type ChainObject, Chains, type LineageView, walkBack } from "./chain.ts";
+import { unreadable } from "./errors.ts";
+import { type Address, formatAddress } from "./names.ts";
+import type { NamedRef } from "./ref.ts";
+
+/** A head or checkpoint, and the content that its ref promises. */
+export interface HistoryPoint extends Base {
+  address: Address;
+  digest: string;
+}
+
+export interface HistoryNode {
+  object: ChainObject;
+  parent: HistoryNode | undefined;
+  children: HistoryNode[];
+  /** The points that end with it. */
+  points: HistoryPoint[];
+  /** Objects from here on, itself among them. */
+  size: number;
+  /** Why nothing is known of what it follows; only without a parent, and not of a snapshot. */
+  gap?: TaskdError;
+}
+
+/** The points that a ref keeps: its head, then its checkpoints. */
+export function pointsOf({ db, branch, ref }: NamedRef): HistoryPoint[] {
+  const { txid, digest, lineage } = ref;
+  return [
+    { address: { db, branch }, txid, digest, lineage },
+    ...ref.checkpoints.map((kept) => ({
+      address: { db, branch, checkpoint: kept.name },
+      txid: kept.txid,
+      digest: kept.digest,
+      lineage: kept.lineage ?? lineage,
+    })),
+  ];
+}
+
+export class History {
+  /** Objects that follow no other. */
+  readonly roots: HistoryNode[] = [];
+  /** Points at which no object ends, and why. */
+  readonly lost: { point: HistoryPoint; error: TaskdError }[] = [];
+  readonly nodes = new Map<string, HistoryNode>();
+  readonly #chains: Chains;
+  readonly #views = new Map<string, Promise<LineageView>>();
+
+  constructor(backend: Backend) {
+    this.#chains = new Chains(backend);
+  }
+
+  /** Adds a point with all that it needs. What is missing or cannot be understood is recorded. */
+  async add(point: HistoryPoint): Promise<void> {
+    let child: HistoryNode | undefined;
+    try {
+      for await (const object of walkBack(point, (lineage) => this.#view(lineage))) {
+        const known = this.nodes.get(object.key);
+        const node = known ?? { object, parent: undefined, children: [], points: [], size: 1 };
+        this.nodes.set(object.key, node);
+        if (child) attach(child, node);
+        else node.points.push(point);
+        if (known) return;
+        child = node;
+      }
+      this.roots.push(child!);
+    } catch (raw) {
+      const error = unreadable(raw);
+      if (!(error instanceof TaskdError) || !["chain_gap", "corrupt"].includes(error.code)) throw error;
+      if (!child) this.lost.push({ point, error });
+      else this.roots.push(Object.assign(child, { gap: error }));
+    }
+  }
+
+  #view(lineage: string): Promise<LineageView> {
+    let view = this.#views.get(lineage);
+    if (!view) this.#views.set(lineage, view = this.#chains.view(lineage));
+    return view;
+  }
+}
+
+function attach(child: HistoryNode, parent: HistoryNode): void {
+  child.parent = parent;
+  parent.children.push(child);
+  for (let at: HistoryNode | undefined = parent; at; at = at.parent) at.size += child.size;
+}
+
+/** The objects up to a node, the first one first. */
+export function chainTo(node: HistoryNode): ChainObject[] {
+  const objects: ChainObject[] = [];
+  for (let at: HistoryNode | undefined = node; at; at = at.parent) objects.push(at.object);
+  return objects.reverse();
+}
+
+export function* descendants(node: HistoryNode): Generator<HistoryNode> {
+  const rest = [node];
+  for (let next = rest.pop(); next; next = rest.pop()) {
+    yield next;
+    rest.push(...next.children);
+  }
+}
+
+/** The names of the points that need a node, at most `most` of them. */
+export function neededBy(node: HistoryNode, most = 20): string[] {
+  const names: string[] = [];
+  for (const { points } of descendants(node)) {
+    for (const { address } of points) if (names.push(formatAddress(address)) >= most) return names;
+  }
+  return names;
+}
