@@ -70,7 +70,8 @@ function wakeAt(due_ms: number, wake: () => void): () => void {
 }
 
 function startTimer(due: number): ReturnType<typeof setTimeout> {
-  const left_ms = Math.ceil(due - performance.now());
+  // The moment may have passed meanwhile; the runtime warns of a negative time.
+  const left_ms = Math.max(0, Math.ceil(due - performance.now()));
   return setTimeout(() => {
     const { wakes } = sleepers.get(due)!;
     if (left_ms > MAX_TIMER_MS) return sleepers.set(due, { wakes, timer: startTimer(due) });

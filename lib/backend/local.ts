@@ -242,7 +242,7 @@ export class LocalBackend implements Backend {
       path += `/${part}`;
       let info = statOf(path, key, "directory");
       if (info === undefined) {
-        Deno.mkdirSync(path, { recursive: true, mode: 0o700 });
+        makeDirectory(path);
         info = statOf(path, key, "directory");
       }
       // Another process's delete removes what it emptied: giving the object its name will show that, and try again.
@@ -302,6 +302,18 @@ export class LocalBackend implements Backend {
         throw writeError(error, key);
       }
     });
+  }
+}
+
+/**
+ * Makes a directory whose parent was there just now. Another process may make it at the same moment, or remove its parent
+ * that it emptied: what is there then is seen by who looks next. A `recursive` mkdir reports both as failures.
+ */
+function makeDirectory(path: string): void {
+  try {
+    Deno.mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    if (!["already_exists", "not_found"].includes(fileErrorCode(error) ?? "")) throw error;
   }
 }
 

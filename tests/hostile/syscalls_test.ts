@@ -178,6 +178,43 @@ scaledTest({
 });
 
 Deno.test({
+  name: `a directory of a store that another process makes or removes just then is no failure${no_strace}`,
+  ignore: no_strace !== "",
+  fn: async () => {
+    const directory = await makeMemoryDirectory("syscalls-");
+    try {
+      await withTemplate(directory, async (copy) => {
+        const scenario = SCENARIOS.find(({ name }) => name === "create")!;
+        const calls = await callsOf(await copy(), directory, scenario);
+        const made = calls.filter(({ name, text }) =>
+          name.startsWith("mkdir") && /\/store\/(refs|lineages)\//.test(text)
+        );
+        assert(made.length > 0, calls.map(({ text }) => text).join("\n"));
+        for (const { name, number, text } of made) {
+          // It was there, and is gone again; or what it is to be in is gone.
+          for (const errno of ["EEXIST", "ENOENT"]) {
+            const location = await copy();
+            const inject = [
+              "-o",
+              "/dev/null",
+              "-e",
+              `trace=${name}`,
+              "-e",
+              `inject=${name}:error=${errno}:when=${number}`,
+            ];
+            const answer = await runTraced(location, requestOf(scenario, directory), ...inject);
+            assert(answer?.ok, `${errno} of ${text}: ${JSON.stringify(answer)}`);
+            await verify(location, directory, scenario, true);
+          }
+        }
+      });
+    } finally {
+      await Deno.remove(directory, { recursive: true });
+    }
+  },
+});
+
+Deno.test({
   name: `a temporary file that cannot be removed costs no answer${no_strace}`,
   ignore: no_strace !== "",
   fn: async (t) => {
