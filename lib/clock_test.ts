@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import process from "node:process";
 import { systemClock } from "./clock.ts";
 
 Deno.test("of those who sleep until the same moment one that is woken leaves the others asleep", async () => {
@@ -33,4 +34,15 @@ Deno.test("a sleep of more days than a timer can count lasts until it is ended",
   assertEquals(over, false);
   stop.abort(new Error("enough"));
   await assertRejects(() => asleep, Error, "enough");
+});
+
+Deno.test("a sleep that is over before it begins warns nobody", async () => {
+  const warned: string[] = [];
+  const listen = ({ name }: Error) => warned.push(name);
+  process.on("warning", listen);
+  await systemClock.sleep(-5);
+  // A warning is told after what caused it.
+  await systemClock.sleep(1);
+  process.off("warning", listen);
+  assertEquals(warned, []);
 });

@@ -12,7 +12,7 @@ import { SeededRandom } from "./writers/random.ts";
 export const LONG_VARIABLE = "TASKD_LONG_TESTS";
 /** What a long test's name has in it. */
 export const LONG_MARK = "(long)";
-/** Its value with `deno task test:long --longest`: numbers that do not fit into the hour of CI. */
+/** Its value with `deno task test:long --longest`: numbers that take more than an hour. */
 export const LONGEST_VALUE = "longest";
 const asked = Deno.env.get(LONG_VARIABLE);
 const LONGEST = asked === LONGEST_VALUE;

@@ -4,6 +4,9 @@
  *
  * One process for all would hold more memory with every module, and each program that a test starts costs a copy of its
  * page tables: that was a quarter of the suite's time.
+ *
+ * What failed can be repeated once, alone and after everything else: a test that passes then is reported as flaky, and a
+ * few of those do not fail the run. What fails twice, does not load, or is ignored counts as what it is.
  */
 
 import { stripVTControlCharacters } from "node:util";
@@ -14,6 +17,15 @@ export interface TestProcess {
   /** What it is called where it ends without a report. */
   name: string;
   modules: readonly string[];
+  /** The files of tests that `modules` import, to be repeated one by one; by default the modules themselves. */
+  files?: readonly string[];
+}
+
+/** Processes that may run beside each other. */
+export interface TestPass {
+  processes: readonly TestProcess[];
+  /** How many of them run at a time. */
+  jobs: number;
 }
 
 export interface TestRunOptions {
@@ -21,8 +33,8 @@ export interface TestRunOptions {
   args: readonly string[];
   env: Readonly<Record<string, string>>;
   cwd: string;
-  /** How many processes run at a time. */
-  jobs: number;
+  /** How many flaky tests are accepted; undefined where nothing is repeated. */
+  max_flaky?: number;
   /** Ends the processes that run, and starts no more. */
   signal: AbortSignal;
   print: (line: string) => void;
@@ -30,6 +42,8 @@ export interface TestRunOptions {
 
 /** What `deno test` counts, in the order of its sum. */
 const COUNTED = ["passed", "failed", "ignored", "filtered out"] as const;
+/** The first line of an error is no longer than this; characters. */
+const SHORT_ERROR = 300;
 
 export class TestSum {
   #counts = new Map<string, number>();
@@ -45,8 +59,18 @@ export class TestSum {
     return true;
   }
 
+  /** Adds all that another one has counted. */
+  addAll(other: TestSum): void {
+    for (const [what, count] of other.#counts) this.count(what as typeof COUNTED[number], count);
+    this.#steps += other.#steps;
+  }
+
   count(what: typeof COUNTED[number], more: number): void {
     this.#counts.set(what, (this.#counts.get(what) ?? 0) + more);
+  }
+
+  get passed(): number {
+    return this.#counts.get("passed") ?? 0;
   }
 
   get failed(): number {
@@ -63,54 +87,128 @@ export class TestSum {
   }
 }
 
-/** Runs all of them; whether everything passed. */
-export async function runTests(processes: readonly TestProcess[], options: TestRunOptions): Promise<boolean> {
-  const { jobs, signal, print } = options;
-  const started = performance.now();
-  const sum = new TestSum();
-  const errors: string[] = [];
-  const failures: string[] = [];
-  const waiting = [...processes];
-  const work = async () => {
-    for (let next = waiting.shift(); next !== undefined && !signal.aborted; next = waiting.shift()) {
-      const report = await runOne(next, sum, options);
-      errors.push(...report.errors);
-      failures.push(...report.failures);
-    }
-  };
-  await Promise.all(Array.from({ length: jobs }, work));
-  for (const line of errors) print(line);
-  if (failures.length > 0) print(" FAILURES ");
-  for (const line of failures) print(line);
-  if (signal.aborted) print("interrupted");
-  print("");
-  print(sum.format((performance.now() - started) / 1_000));
-  return sum.failed === 0 && !signal.aborted;
+/** A test that failed, or a step of one. */
+interface Failure {
+  /** Names of test and steps, joined by ` ... `. */
+  name: string;
+  /** Where it is defined: `./lib/x_test.ts:1:2`. */
+  place: string;
+  /** The first line of its error. */
+  error: string;
 }
 
-/** What one process reports, to be shown after everything else. */
-interface FailureReport {
+/** What one process reports. */
+interface ProcessReport {
+  process: TestProcess;
+  sum: TestSum;
+  failures: Failure[];
   /** As `deno test` prints them. */
   errors: string[];
-  /** Of each the test's name and the first line of its error: the end of a long output is what people see. */
-  failures: string[];
+  /** Why not all of its tests have run: it died, did not load, or an error belongs to no test. */
+  cut_off?: string;
 }
 
-/** The first line of an error is no longer than this; characters. */
-const SHORT_ERROR = 300;
-
-function shortened(errors: readonly string[]): string[] {
-  return errors.flatMap((line, index) => {
-    const plain = stripVTControlCharacters(line);
-    if (!plain.startsWith("error: ")) return [];
-    return [stripVTControlCharacters(errors[index - 1] ?? ""), `  ${plain.slice(0, SHORT_ERROR)}`];
-  });
+/** Runs all of them, a pass after the other; whether the run counts as passed. */
+export async function runTests(passes: readonly TestPass[], options: TestRunOptions): Promise<boolean> {
+  const { signal, print, max_flaky } = options;
+  const started = performance.now();
+  const reports: ProcessReport[] = [];
+  for (const { processes, jobs } of passes) {
+    const waiting = [...processes];
+    const work = async () => {
+      for (let next = waiting.shift(); next !== undefined && !signal.aborted; next = waiting.shift()) {
+        reports.push(await runOne(next, options));
+      }
+    };
+    await Promise.all(Array.from({ length: jobs }, work));
+  }
+  const seconds = () => (performance.now() - started) / 1_000;
+  const flaky = max_flaky === undefined || signal.aborted ? [] : await repeatFailed(reports, max_flaky, options);
+  const sum = new TestSum();
+  for (const report of reports) sum.addAll(report.sum);
+  for (const line of reports.flatMap(({ errors }) => errors)) print(line);
+  const failures = reports.flatMap(failureLines);
+  if (failures.length > 0) print(" FAILURES ");
+  for (const line of failures) print(line);
+  for (const line of flaky) print(line);
+  if (flaky.length > (max_flaky ?? 0)) print(`${flaky.length} flaky tests are more than ${max_flaky} ... FAILED`);
+  if (signal.aborted) print("interrupted");
+  print("");
+  print(sum.format(seconds()));
+  return sum.failed === 0 && flaky.length <= (max_flaky ?? 0) && !signal.aborted;
 }
 
-async function runOne({ name, modules }: TestProcess, sum: TestSum, options: TestRunOptions): Promise<FailureReport> {
+function failureLines({ process, failures, cut_off }: ProcessReport): string[] {
+  const lines = failures.flatMap(({ name, place, error }) => [`${name} => ${place}`, `  ${error}`]);
+  return cut_off === undefined ? lines : [...lines, `${process.name} ${cut_off} ... FAILED`];
+}
+
+/**
+ * Repeats what failed, one process at a time, and puts its report in the place of the first one. Nothing where more than
+ * that is broken: repeating would only delay the answer. Returns a line for each flaky test.
+ */
+async function repeatFailed(reports: ProcessReport[], max_flaky: number, options: TestRunOptions): Promise<string[]> {
+  const broken = reports.filter(({ sum, cut_off }) => sum.failed > 0 || cut_off !== undefined);
+  if (broken.length > max_flaky) return [];
+  const flaky: string[] = [];
+  for (const first of broken) {
+    const again = await (first.cut_off === undefined ? repeatTests(first, options) : repeatFiles(first, options));
+    if (options.signal.aborted) return flaky;
+    options.print(`repeated ${first.process.name}: ${again.sum.failed === 0 ? "ok" : "FAILED"}`);
+    for (const { name, place, error } of first.failures) {
+      const stays = again.failures.some((failure) => failure.name === name && failure.place === place);
+      if (!stays) flaky.push(`flaky: ${place.replace(/(:\d+)+$/, "")} => ${name} (${error})`);
+    }
+    if (first.cut_off !== undefined && again.sum.failed === 0) {
+      flaky.push(`flaky: ${first.process.name} ${first.cut_off}`);
+    }
+    reports[reports.indexOf(first)] = again;
+  }
+  return flaky;
+}
+
+/** Repeats the tests that failed; the others of the process stand as they are. */
+async function repeatTests(first: ProcessReport, options: TestRunOptions): Promise<ProcessReport> {
+  const escaped = new Set(first.failures.flatMap(({ name }) => namesOf(name)).map(escapeRegExp));
+  const args = [...options.args, "--filter", `/^(?:${[...escaped].join("|")})$/`];
+  const again = await runOne(first.process, { ...options, args });
+  const sum = new TestSum();
+  sum.addAll(first.sum);
+  sum.count("failed", again.sum.failed - first.sum.failed);
+  sum.count("passed", first.sum.failed - again.sum.failed);
+  return { ...again, sum };
+}
+
+/** Repeats all files of a process, each in one of its own: nothing says which of its tests have run. */
+async function repeatFiles({ process }: ProcessReport, options: TestRunOptions): Promise<ProcessReport> {
+  const again: ProcessReport = { process, sum: new TestSum(), failures: [], errors: [] };
+  for (const file of process.files ?? process.modules) {
+    const one = await runOne({ name: file, modules: [file] }, options);
+    again.sum.addAll(one.sum);
+    again.failures.push(...one.failures, ...(one.cut_off === undefined ? [] : [missing(one)]));
+    again.errors.push(...one.errors);
+  }
+  return again;
+}
+
+function missing({ process, cut_off }: ProcessReport): Failure {
+  return { name: process.name, place: process.name, error: cut_off! };
+}
+
+/** Possible names of the test that a line names a step of: dots separate steps, and names may have such dots as well. */
+function namesOf(name: string): string[] {
+  const parts = name.split(" ... ");
+  return parts.map((_, index) => parts.slice(0, index + 1).join(" ... "));
+}
+
+function escapeRegExp(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
+}
+
+async function runOne(process: TestProcess, options: TestRunOptions): Promise<ProcessReport> {
   const { args, env, cwd, signal, print } = options;
   const child = new Deno.Command(Deno.execPath(), {
-    args: ["test", "-A", "--no-prompt", "--no-check", "--parallel", ...args, ...modules],
+    args: ["test", "-A", "--no-prompt", "--no-check", "--parallel", ...args, ...process.modules],
     cwd,
     env,
     stdin: "null",
@@ -119,30 +217,42 @@ async function runOne({ name, modules }: TestProcess, sum: TestSum, options: Tes
   }).spawn();
   const stop = () => child.kill("SIGTERM");
   signal.addEventListener("abort", stop, { once: true });
-  const errors: string[] = [];
-  let [failed, listed] = [false, false];
-  const report = async () => {
+  const report: ProcessReport = { process, sum: new TestSum(), failures: [], errors: [] };
+  let [reported, listed] = [false, false];
+  const read = async () => {
     for await (const line of textLines(child.stdout)) {
       const plain = stripVTControlCharacters(line);
-      if (sum.add(plain)) {
-        failed ||= plain.startsWith("FAILED");
+      if (report.sum.add(plain)) {
+        reported = true;
         continue;
       }
       listed ||= plain === " FAILURES ";
       if (listed) continue;
-      if (errors.length > 0 || plain === " ERRORS ") errors.push(line);
+      if (report.errors.length > 0 || plain === " ERRORS ") report.errors.push(line);
       else if (plain !== "") print(line);
     }
   };
   const said = async () => {
     for await (const line of textLines(child.stderr)) print(line);
   };
-  const [{ success, code }] = await Promise.all([child.status, report(), said()]);
+  const [{ success, code }] = await Promise.all([child.status, read(), said()]);
   signal.removeEventListener("abort", stop);
-  const failures = shortened(errors);
-  if (!success && !failed && !signal.aborted) {
-    sum.count("failed", 1);
-    failures.push(`${name} ended with status ${code} and without a report ... FAILED`);
+  readFailures(report);
+  if (!success && !signal.aborted && !(reported && report.sum.failed > 0)) {
+    report.sum.count("failed", 1);
+    report.cut_off = `ended with status ${code} and without a report`;
   }
-  return { errors, failures };
+  return report;
+}
+
+/** Reads the failures off the errors that `deno test` printed. */
+function readFailures(report: ProcessReport): void {
+  const plain = report.errors.map(stripVTControlCharacters);
+  for (const [index, line] of plain.entries()) {
+    if (!line.startsWith("error: ")) continue;
+    const error = line.slice(0, SHORT_ERROR);
+    const [, name, place] = /^(.*) => (\S+:\d+:\d+)$/.exec(plain[index - 1] ?? "") ?? [];
+    if (name !== undefined && place !== undefined) report.failures.push({ name, place, error });
+    else if (/ \(uncaught error\)$/.test(plain[index - 1] ?? "")) report.cut_off = `met an error of no test: ${error}`;
+  }
 }

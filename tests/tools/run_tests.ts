@@ -1,6 +1,7 @@
 /**
  * Runs the tests, twice as many files at a time as there are cores: most of their time they wait for programs, servers
- * and disks. With `--long` the long forms alone: every file that has some, and of each only those.
+ * and disks. Those of containers come after the others. Of all tests, what failed is repeated once at the end.
+ * With `--long` the long forms alone: every file that has some, and of each only those.
  *
  * Types are not checked again: that is a gate of its own, `deno task ok`.
  *
@@ -11,12 +12,12 @@
  *     deno task test lib/sqlite      # those of a folder or a file
  *     deno task test:long            # all long forms
  *     deno task test:long tests/s3   # those of a folder or a file
- *     deno task test:long --longest lib/store/repair_test.ts   # with numbers that take more than the hour of CI
+ *     deno task test:long --longest lib/store/repair_test.ts   # with numbers that take more than an hour
  */
 
 import { dirname } from "node:path/posix";
 import { pathToFileURL } from "node:url";
-import { runTests, type TestProcess } from "./_test_processes.ts";
+import { runTests, type TestPass, type TestProcess } from "./_test_processes.ts";
 import { LONG_MARK, LONG_VARIABLE, LONGEST_VALUE } from "../support/long.ts";
 
 /** Where tests are. */
@@ -24,14 +25,19 @@ const PLACES = ["tests", "broker", "cli", "daemon", "lib"];
 /** Few enough for all cores to be busy to the end. */
 const FILES_PER_GROUP = 12;
 const ROOT = new URL("../../", import.meta.url).pathname;
+/** Beyond it something is wrong that a repetition hides. */
+const MAX_FLAKY = 8;
 /** The memory in bytes that must be available: what tests that run at a time fill, several times over. */
 const ENOUGH_MEMORY = 8 * 2 ** 30;
-/** How a file names the module that defines long tests. */
+/** How a file names the module that defines long tests, and the one of containers. */
 const IMPORTS_LONG = /from "[./\w]*\/long\.ts"/;
+const IMPORTS_PODMAN = /from "[./\w]*\/podman\.ts"/;
 const IMPORTS = /from "(\.{1,2}\/[^"]+)"/g;
 
 interface TestRun {
-  processes: TestProcess[];
+  passes: TestPass[];
+  /** See {@linkcode TestRunOptions.max_flaky}. */
+  max_flaky?: number;
   /** Of each `deno test`. */
   args: string[];
   env: Record<string, string>;
@@ -54,23 +60,25 @@ function textOf(path: string): string {
   }
 }
 
-/** Whether a file of tests, or a suite that it calls, defines long ones. */
-function hasLongTests(file: string): boolean {
+/** Whether a file of tests, or a suite that it calls, imports what the pattern names. */
+function imports(pattern: RegExp, file: string): boolean {
   const text = textOf(file);
-  if (IMPORTS_LONG.test(text)) return true;
+  if (pattern.test(text)) return true;
   const folder = new URL(".", `file://${file}`);
   return Array.from(text.matchAll(IMPORTS), ([, specifier]) => new URL(specifier!, folder).pathname)
-    .some((path) => path.startsWith(`${ROOT}tests/`) && IMPORTS_LONG.test(textOf(path)));
+    .some((path) => path.startsWith(`${ROOT}tests/`) && pattern.test(textOf(path)));
 }
 
 /** Long forms compute more than they wait: as many at a time as there are cores. */
-function longRun(words: readonly string[]): TestRun {
+function longRun(words: readonly string[], jobs: number): TestRun {
   const named = words.filter((word) => word !== "--longest");
   const places = named.length > 0 ? named : PLACES;
-  const files = places.flatMap((place) => [...testFiles(`${ROOT}${place}`)]).filter(hasLongTests);
+  const files = places.flatMap((place) => [...testFiles(`${ROOT}${place}`)]).filter((file) =>
+    imports(IMPORTS_LONG, file)
+  );
   const mark = `/${LONG_MARK.replace(/[()]/g, "\\$&")}/`;
   return {
-    processes: files.map((file) => ({ name: file.slice(ROOT.length), modules: [file] })),
+    passes: [{ processes: files.map((file) => ({ name: file.slice(ROOT.length), modules: [file] })), jobs }],
     args: ["--filter", mark],
     env: { [LONG_VARIABLE]: named.length < words.length ? LONGEST_VALUE : "1" },
   };
@@ -106,19 +114,19 @@ function* withExamples(path: string): Generator<string> {
 }
 
 /**
- * Modules, in `folder`, each of which imports some test files of one folder. Tests run one after the other in a module,
- * which loads and compiles the program once for all of them: that is a fifth of the suite's time.
+ * Modules, in `folder`, each of which imports some of these test files of one folder. Tests run one after the other in a
+ * module, which loads and compiles the program once for all of them: that is a fifth of the suite's time.
  */
-function grouped(folder: string): TestProcess[] {
-  const groups = Map.groupBy(PLACES.flatMap((place) => [...testFiles(`${ROOT}${place}`)]), (file) => dirname(file));
+function grouped(name: string, tests: readonly string[], folder: string): TestProcess[] {
+  const groups = Map.groupBy(tests, (file) => dirname(file));
   return [...groups].flatMap(([place, files]) => {
-    const name = place.slice(ROOT.length);
+    const group = `${place.slice(ROOT.length)}${name}`;
     const count = Math.ceil(files.length / FILES_PER_GROUP);
-    return Array.from({ length: count }, (_, group) => {
-      const path = `${folder}/${name.replaceAll("/", "_")}_${group}_test.ts`;
-      const members = files.filter((_, index) => index % count === group);
+    return Array.from({ length: count }, (_, number) => {
+      const path = `${folder}/${group.replaceAll(/\W/g, "_")}_${number}_test.ts`;
+      const members = files.filter((_, index) => index % count === number);
       Deno.writeTextFileSync(path, members.map((file) => `import "${pathToFileURL(file)}";\n`).join(""));
-      return { name: `${name} ${group}`, modules: [path] };
+      return { name: `${group} ${number}`, modules: [path], files: members };
     });
   });
 }
@@ -128,11 +136,24 @@ function defaultRun(words: readonly string[], folder: string, jobs: number): Tes
   const args = words.filter((word) => word.startsWith("-"));
   // In one process, so that also what one file does is shown as `deno test` shows it.
   if (args.length < words.length) {
-    return { processes: [{ name: "tests", modules: [] }], args: ["--doc", ...words], env: { DENO_JOBS: `${jobs}` } };
+    const processes = [{ name: "tests", modules: [] }];
+    return { passes: [{ processes, jobs: 1 }], args: ["--doc", ...words], env: { DENO_JOBS: `${jobs}` } };
   }
   const documented = [...PLACES.slice(1), "docs"].flatMap((place) => [...withExamples(`${ROOT}${place}`)]);
   const examples = { name: "examples", modules: [...documented, `${ROOT}mod.ts`] };
-  return { processes: [...grouped(folder), examples], args: ["--doc", ...args], env: {} };
+  const files = PLACES.flatMap((place) => [...testFiles(`${ROOT}${place}`)]);
+  const [containers, others] = [true, false].map((are) =>
+    files.filter((file) => imports(IMPORTS_PODMAN, file) === are)
+  );
+  return {
+    passes: [
+      { processes: [...grouped("", others!, folder), examples], jobs },
+      { processes: grouped(" in containers", containers!, folder), jobs: Math.ceil(jobs / 2) },
+    ],
+    max_flaky: MAX_FLAKY,
+    args: ["--doc", ...args],
+    env: {},
+  };
 }
 
 const [first, ...rest] = Deno.args;
@@ -143,12 +164,11 @@ const stop = new AbortController();
 // An interrupt ends the tests; what is mounted goes after them.
 for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, () => stop.abort());
 const jobs = Number(Deno.env.get("DENO_JOBS") ?? navigator.hardwareConcurrency * (long ? 1 : 2));
-const { processes, args, env } = long ? longRun(rest) : defaultRun(Deno.args, groups, jobs);
-const passed = await runTests(processes, {
-  args,
+const { passes, env, ...run } = long ? longRun(rest, jobs) : defaultRun(Deno.args, groups, jobs);
+const passed = await runTests(passes, {
+  ...run,
   env: { ...env, ...(folder === undefined ? {} : { TMPDIR: folder }) },
   cwd: ROOT,
-  jobs,
   signal: stop.signal,
   print: (line) => console.log(line),
 });
