@@ -36,12 +36,12 @@ Deno.test("a sleep of more days than a timer can count lasts until it is ended",
   await assertRejects(() => asleep, Error, "enough");
 });
 
-Deno.test("a sleep that is over before it begins warns nobody", async () => {
+Deno.test("a sleep that is over before it begins causes no warning", async () => {
   const warned: string[] = [];
   const listen = ({ name }: Error) => warned.push(name);
   process.on("warning", listen);
   await systemClock.sleep(-5);
-  // A warning is told after what caused it.
+  // The runtime emits a warning after what caused it.
   await systemClock.sleep(1);
   process.off("warning", listen);
   assertEquals(warned, []);
