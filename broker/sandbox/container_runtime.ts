@@ -18,6 +18,7 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { resourceLimits } from "./installed_runtimes.ts";
 import { ContainerProgram, printed, refusedImage } from "./container_program.ts";
 import { containerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
+import { shareNetworkNamespaces } from "./_network_namespaces.ts";
 import { SharedNetwork, type SharedNetworkOptions } from "./_shared_network.ts";
 import {
   type ContainerHost,
@@ -49,6 +50,7 @@ export interface ContainerRuntimeOptions extends SharedNetworkOptions {
   env: (name: string) => string | undefined;
   /** The broker's user and group; those of this process when absent. */
   ids?: { uid: number; gid: number };
+  onWarning?: ((message: string) => void) | undefined;
 }
 
 export class ContainerRuntime implements SandboxRuntime {
@@ -86,6 +88,10 @@ export class ContainerRuntime implements SandboxRuntime {
   }
 
   async prepare(): Promise<{ listen: ListenAddresses }> {
+    if (this.name === "podman" && !this.#identity.rootless) {
+      const left = await shareNetworkNamespaces(new ContainerProgram({ ...this.#options, path: "/bin/sh" }));
+      if (left !== undefined) this.#options.onWarning?.(left);
+    }
     await this.#shared.prepare(await this.#host());
     return {
       listen: { hostname: this.#options.gateway_ip, gateway_port: GATEWAY_PORT, proxy_port: PROXY_PORT },

@@ -19,7 +19,6 @@ export type HostProgram =
   | "docker"
   | "container"
   | "prlimit"
-  | "findmnt"
   | "kill"
   | "systemctl"
   | "launchctl";
@@ -36,7 +35,6 @@ export const PROGRAM_PATHS: Readonly<Record<HostProgram, readonly string[]>> = {
   docker: inPrefixes("docker"),
   container: ["/usr/local/bin/container", "/opt/homebrew/bin/container"],
   prlimit: ["/usr/bin/prlimit"],
-  findmnt: ["/usr/bin/findmnt"],
   kill: ["/bin/kill"],
   systemctl: ["/usr/bin/systemctl"],
   launchctl: ["/bin/launchctl"],

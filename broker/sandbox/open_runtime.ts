@@ -55,6 +55,7 @@ export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxR
     owner,
     env,
     clock,
+    onWarning: options.onWarning,
   });
 }
 

@@ -8,6 +8,7 @@ import { walk } from "@std/fs/walk";
 import { join } from "@std/path/join";
 import { BrokerClient } from "../../broker/client/client.ts";
 import { TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
+import { randomHex, systemRandom } from "../../lib/clock.ts";
 import { denoCache } from "../../lib/helper_process.ts";
 import { DEMO_VARIABLES } from "../table/demo.ts";
 import { DaemonProcess, type OwnProcessOptions, runOwn } from "./own_process.ts";
@@ -39,16 +40,15 @@ export const PRICES = { input: 3, output: 15 };
 export const BUDGET_USD = 0.5;
 export const BLOCKED_PATHS = "deploy/**";
 const SECOND_LOOK_PATHS = "billing/**";
-/** Network of the demo's containers, which no other broker has. */
-export const NETWORK = "taskd-demo";
-const GATEWAY_IP = "192.168.67.1";
-
 export class BrokerHome {
   /** The directory that `HOME` names. */
   readonly path: string;
   /** `~/.taskd`. */
   readonly taskd: string;
   readonly socket: string;
+  /** Name of its containers' network, and the gateway's address: drawn, so that several demos can be shown at a time. */
+  readonly network = `taskd-demo-${randomHex(systemRandom, 4)}`;
+  readonly gateway_ip = `10.${systemRandom(2).map((byte, index) => index === 0 ? 192 + byte % 32 : byte).join(".")}.1`;
   readonly #process: OwnProcessOptions;
 
   private constructor(options: BrokerHomeOptions) {
@@ -65,7 +65,7 @@ export class BrokerHome {
     const home = new BrokerHome(options);
     await Deno.mkdir(home.path, { mode: 0o700 });
     await home.run(["init"]);
-    await Deno.writeTextFile(join(home.taskd, "config.yaml"), configuration(options, home.socket));
+    await Deno.writeTextFile(join(home.taskd, "config.yaml"), configuration(options, home));
     await Deno.writeTextFile(join(home.taskd, "api-keys.env"), `DEMO_API_KEY=${options.api_key}\n`, { mode: 0o600 });
     return home;
   }
@@ -109,14 +109,15 @@ function environment({ dir, host: { home, env } }: BrokerHomeOptions): Record<st
   };
 }
 
-function configuration({ runtime, model_url, store_socket }: BrokerHomeOptions, socket: string): string {
+function configuration({ runtime, model_url, store_socket }: BrokerHomeOptions, home: BrokerHome): string {
+  const { network, gateway_ip, socket } = home;
   return stringify({
     runtime,
     default_agent: "agent_d",
     task_budget_usd: BUDGET_USD,
     notifications: false,
-    network: NETWORK,
-    gateway_ip: GATEWAY_IP,
+    network,
+    gateway_ip,
     broker: { socket },
     branch_store: { socket: store_socket },
     compat: { base_url: model_url, api_key_env: "DEMO_API_KEY", model: MODEL, prices: { [MODEL]: PRICES } },

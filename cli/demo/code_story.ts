@@ -13,15 +13,7 @@ import { parseProgress } from "../../broker/agent/progress_reader.ts";
 import { listProcesses, type RunningProcess } from "../../broker/sandbox/processes.ts";
 import type { SpendFigures } from "../../broker/task/schema.ts";
 import { laterSpend } from "../../broker/web/pages/spend.ts";
-import {
-  BLOCKED_PATHS,
-  BrokerHome,
-  BUDGET_USD,
-  type DemoHost,
-  type DemoRuntime,
-  NETWORK,
-  PRICES,
-} from "./broker_home.ts";
+import { BLOCKED_PATHS, BrokerHome, BUDGET_USD, type DemoHost, type DemoRuntime, PRICES } from "./broker_home.ts";
 import { INVOICES, Invoices } from "./invoices.ts";
 import { claim, formatCount, type Narrator } from "./narrator.ts";
 import type { DaemonProcess } from "./own_process.ts";
@@ -75,7 +67,6 @@ export interface CodeStoryOptions {
 export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFacts> {
   const { dir, host, narrator, runtime, entry, signal } = options;
   await using cleanup = new AsyncDisposableStack();
-  if (runtime === "podman") cleanup.defer(() => removeNetwork(NETWORK));
   const repository = await narrator.step(
     "Make a repository",
     () => Repository.make(dir, signal),
@@ -103,6 +94,7 @@ export async function tellCodeStory(options: CodeStoryOptions): Promise<CodeFact
     entry,
     signal,
   });
+  if (runtime === "podman") cleanup.defer(() => removeNetwork(home.network));
   const agentOf = (id: string) => running.find(({ command_line }) => command_line.endsWith(`:${id}`));
   await using story = new CodeStory(options, { home, repository, invoices, model, api_key, agentOf });
   return { runtime, ...await story.tell(test.says) };

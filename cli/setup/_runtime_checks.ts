@@ -6,7 +6,7 @@
 import { fileErrorCode } from "../../lib/fs.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { checked, fail, type HostCheck, ok, warn } from "./check.ts";
-import { type AskProgram, findProgram, type PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
+import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { hasImage, hasNetwork } from "./images.ts";
 import {
   chooseRuntime,
@@ -51,9 +51,6 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostC
   if (chosen.name === "podman" || chosen.name === "docker") {
     checks.push(...await checked("limits", () => limitChecks(options.ask, options.places), "warn"));
   }
-  if (chosen.name === "podman" && chosen.rootless === false) {
-    checks.push(...await checked("mounts", () => mountChecks(options.ask, options.places), "warn"));
-  }
   return [checks, chosen];
 }
 
@@ -75,24 +72,6 @@ async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Prom
   if (open_files >= ENOUGH_FILES && processes >= ENOUGH_PROCESSES) return [];
   const detail = `at most ${open_files} open files and ${processes} processes, which sandboxes inherit`;
   return [warn("limits", detail, `Raise them to ${ENOUGH_FILES} and ${ENOUGH_PROCESSES}: ulimit -Hn, ulimit -Hu`)];
-}
-
-/**
- * Podman as root ends a container with mapped users in a mount namespace of its own. What is mounted below /run/netns is
- * known there only where mounts are shared, as systemd makes them; elsewhere each container leaves its network behind.
- */
-async function mountChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Promise<HostCheck[]> {
-  const path = findProgram("findmnt", places);
-  if (path === undefined) return [];
-  for (const folder of ["/run/netns", "/run"]) {
-    const { code, stdout } = await ask(path, ["--noheadings", "--output", "PROPAGATION", "--target", folder]);
-    // The first is there once podman or ip has made a network.
-    if (code !== 0) continue;
-    if (!stdout.trim().startsWith("private")) return [];
-    const detail = `mounts below ${folder} are private: each sandbox leaves its network behind`;
-    return [warn("mounts", detail, "Run mount --make-rshared / when the system starts, as systemd does")];
-  }
-  return [];
 }
 
 export async function checkImages(settings: Settings, runtime: FoundRuntime, ask: AskProgram): Promise<HostCheck[]> {

@@ -47,7 +47,6 @@ class Host {
         docker: [`${home}/bin/docker`],
         container: [],
         prlimit: [`${home}/bin/prlimit`],
-        findmnt: [`${home}/bin/findmnt`],
         kill: [],
         systemctl: [],
         launchctl: [],
@@ -276,16 +275,6 @@ const SPOILED: readonly {
     name: "limits",
     status: "warn",
     says: /256 open files and 64 processes/,
-  },
-  {
-    title: "private mounts below podman as root",
-    spoil(host) {
-      host.program("podman", `case "$1" in info) echo '${PODMAN_INFO.replace("true", "false")}';; esac`);
-      host.program("findmnt", 'case "$5" in /run/netns) exit 1;; esac; echo private');
-    },
-    name: "mounts",
-    status: "warn",
-    says: /below \/run are private.*make-rshared/,
   },
   {
     title: "an image that was never built",

@@ -10,6 +10,7 @@ import { ENTRYPOINT_SCRIPT } from "../../broker/sandbox/images/entrypoint.ts";
 import { agentPackages, DEBIAN_PACKAGES, NODE_VERSION, SUITE } from "../../broker/sandbox/images/recipe.ts";
 import { ROOT_FILE_SYSTEM_SCRIPT } from "../../broker/sandbox/images/root_file_system.ts";
 import { ContainerRuntime } from "../../broker/sandbox/container_runtime.ts";
+import { drawNetwork, type TestNetwork } from "./networks.ts";
 
 /** Where podman is. */
 export const PODMAN = "/usr/bin/podman";
@@ -50,26 +51,11 @@ export async function podman(...args: string[]): Promise<{ code: number; stdout:
   return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
 }
 
-/**
- * Makes mounts below /run/netns known to every mount namespace, as they are where systemd runs: podman 4 ends a container
- * with mapped users in a mount namespace of its own, and would leave its network behind.
- */
-async function shareNetworks(): Promise<void> {
-  await Deno.mkdir("/run/netns", { recursive: true });
-  const mounts = await Deno.readTextFile("/proc/self/mountinfo");
-  if (/^\S+ \S+ \S+ \S+ \/run\/netns [^-]*shared:/m.test(mounts)) return;
-  for (const args of [["--bind", "/run/netns", "/run/netns"], ["--make-shared", "/run/netns"]]) {
-    const { success, stderr } = await new Deno.Command("mount", { args, stdin: "null" }).output();
-    if (!success) throw new Error(`mount ${args.join(" ")}: ${new TextDecoder().decode(stderr)}`);
-  }
-}
-
 /** The images; built when they are not there, by one process at a time. */
 export async function testImages(onStep?: (step: string) => void): Promise<{ sandbox: string; anchor: string }> {
   const images = await imageNames();
   using lock = Deno.openSync("/var/tmp/taskd-test-images.lock", { create: true, write: true });
   await lock.lock(true);
-  await shareNetworks();
   const there = await Promise.all(Object.values(images).map((image) => podman("image", "exists", image)));
   if (there.every(({ code }) => code === 0)) return images;
   await buildImages({
@@ -83,47 +69,37 @@ export async function testImages(onStep?: (step: string) => void): Promise<{ san
 }
 
 /** A runtime of a test: with a network, a gateway's address and an owner of its own. */
-export interface TestRuntime extends AsyncDisposable {
+export interface TestRuntime extends TestNetwork {
   runtime: ContainerRuntime;
   owner: string;
-  network: string;
-  gateway_ip: string;
   image: string;
 }
 
-/**
- * Makes a runtime whose network is `10.213.<net>.0/24`; test files run at the same time, so each has numbers of its
- * own.
- */
-export async function testRuntime(net: number, clock: Clock = systemClock): Promise<TestRuntime> {
+export async function testRuntime(clock: Clock = systemClock): Promise<TestRuntime> {
   const images = await testImages();
   const owner = randomHex(systemRandom, 16);
-  const network = `taskd-test-${net}`;
-  const gateway_ip = `10.213.${net}.1`;
-  // What an earlier run may have left.
-  await podman("network", "rm", "--force", network);
+  const network = await drawNetwork();
   const runtime = new ContainerRuntime({
     kind: "podman",
     program: PODMAN,
     rootless: false,
     oci_runtime: "",
-    network,
-    gateway_ip,
+    network: network.network,
+    gateway_ip: network.gateway_ip,
     anchor_image: images.anchor,
     owner,
     env: (name) => Deno.env.get(name),
     clock,
   });
   return {
+    ...network,
     runtime,
     owner,
-    network,
-    gateway_ip,
     image: images.sandbox,
     async [Symbol.asyncDispose]() {
       await runtime.sweep(new Set());
       await runtime.close();
-      await podman("network", "rm", "--force", network);
+      await network[Symbol.asyncDispose]();
     },
   };
 }

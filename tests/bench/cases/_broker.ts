@@ -13,14 +13,12 @@ import { TASKD_ENTRY } from "../process.ts";
 /** Of the model, as the broker holds it. */
 const KEY = "sk-bench-key-0123456789";
 
-/** A network that no test, demo or broker has; it is there until it is removed by hand. */
-export const NETWORK = "taskd-bench";
-const GATEWAY_IP = "10.213.98.1";
-
 /** What a case works with. */
 export interface WholeBroker extends AsyncDisposable {
   client: BrokerClient;
   git: GitBench;
+  /** Of its containers; it stays until it is removed. */
+  network: string;
   /** Resolves with the moment of the next request that the model gets, as `performance.now()` has it. */
   asked(): Promise<number>;
   /** Waits until a task is at the gate; throws when it ends before. */
@@ -54,16 +52,14 @@ export async function wholeBroker(place: Place, runtime: DemoRuntime, config = "
     entry: TASKD_ENTRY,
     signal,
   });
-  const path = join(home.taskd, "config.yaml");
-  const text = (await Deno.readTextFile(path))
-    .replace(/^network: .*$/m, `network: ${NETWORK}`).replace(/^gateway_ip: .*$/m, `gateway_ip: ${GATEWAY_IP}`);
-  await Deno.writeTextFile(path, text + config);
+  await Deno.writeTextFile(join(home.taskd, "config.yaml"), config, { append: true });
   const process = stack.use(await home.start());
   const { client } = process;
   const parts = stack.move();
   return {
     client,
     git,
+    network: home.network,
     asked() {
       next = Promise.withResolvers();
       return next.promise;

@@ -9,10 +9,8 @@ import type { Bench, BenchCase } from "../bench.ts";
 import type { Place } from "../file_systems.ts";
 import { run } from "../process.ts";
 import { elapsed, interleave } from "../stats.ts";
-import { NETWORK, wholeBroker } from "./_broker.ts";
+import { wholeBroker } from "./_broker.ts";
 
-/** A part of the address of a network that no test has. */
-const NET = 97;
 /** The image with an agent that only says when it began. */
 const IMAGE = "localhost/taskd-bench-agent:latest";
 /** Nanoseconds since 1970: the clock of a container is the host's. */
@@ -58,12 +56,12 @@ async function embedded(bench: Bench, place: Place): Promise<void> {
 async function containers(bench: Bench, place: Place): Promise<void> {
   const images = await testImages();
   await buildAgent(place, images.sandbox);
-  await using test = await testRuntime(NET);
+  await using test = await testRuntime();
   await test.runtime.prepare();
   await using cleanup = new AsyncDisposableStack();
-  cleanup.defer(async () => void await podman("network", "rm", "--force", NETWORK));
   const config = `sandbox_image: ${IMAGE}\nanchor_image: ${images.anchor}\n`;
   await using broker = await wholeBroker(place, "podman", config);
+  cleanup.defer(async () => void await podman("network", "rm", "--force", broker.network));
   const { client, git, reachesGate } = broker;
   const bare = await bareFlags();
   const taken = await interleave({

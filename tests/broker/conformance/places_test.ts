@@ -8,6 +8,7 @@ import { openRuntime } from "../../../broker/sandbox/open_runtime.ts";
 import { loadSettings } from "../../../broker/settings/load.ts";
 import { serveBroker } from "../../../broker/serve.ts";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";
+import { drawNetwork } from "../../support/networks.ts";
 import { podman, podmanTest, testImages } from "../../support/podman.ts";
 import { BrokerBench } from "../engine/bench.ts";
 import { longTest } from "../../support/long.ts";
@@ -99,9 +100,9 @@ podmanTest(
   "network, gateway address and anchor follow the settings, and the ports are fixed",
   async () => {
     const images = await testImages();
-    const [network, gateway_ip] = ["taskd-test-contract", "10.213.91.1"];
+    await using drawn = await drawNetwork();
+    const { network, gateway_ip } = drawn;
     const owner = randomHex(systemRandom, 16);
-    await podman("network", "rm", "--force", network);
     const home = await Deno.makeTempDir();
     const env: Record<string, string> = {
       TASKD_NETWORK: network,
@@ -128,7 +129,6 @@ podmanTest(
       assert(Deno.networkInterfaces().some(({ address }) => address === gateway_ip));
     } finally {
       await runtime.close();
-      await podman("network", "rm", "--force", network);
       await Deno.remove(home, { recursive: true });
     }
   },

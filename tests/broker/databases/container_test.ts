@@ -4,9 +4,6 @@ import { streamed } from "../../support/vendor_stream.ts";
 import { changesOf, DataBench, RAISE } from "./_bench.ts";
 import { longTest } from "../../support/long.ts";
 
-/** A part of the address of a network that no other test has. */
-const NET = 83;
-
 /** What the agent runs: it finds the copy by its variable, and leaves a log beside it as a killed program would. */
 const COMMAND = `node --experimental-sqlite -e '
   const { DatabaseSync } = require("node:sqlite");
@@ -16,7 +13,7 @@ const COMMAND = `node --experimental-sqlite -e '
   process.kill(process.pid, "SIGKILL");'; ls /databases > /workspace/seen.txt; id -u >> /workspace/seen.txt`;
 
 podmanTest("an agent in a container changes its copy of a database, and never sees a file of the store", async () => {
-  await using test = await testRuntime(NET);
+  await using test = await testRuntime();
   const instructions: string[] = [];
   await using vendor = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     if (request.method !== "POST") return new Response("{}");

@@ -3,8 +3,6 @@ import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { streamed } from "../../support/vendor_stream.ts";
 import { BrokerBench } from "./bench.ts";
 
-/** A part of the address of a network that no other test has. */
-const NET = 77;
 const KEY = "sk-vendor-a-0123456789abcdef";
 
 /** Has the agent write one file, then end. */
@@ -29,7 +27,7 @@ async function answer(request: Request): Promise<Response> {
 podmanTest(
   "a real agent in a container is metered, approved and pushed, and the key never goes in",
   async () => {
-    await using test = await testRuntime(NET);
+    await using test = await testRuntime();
     const keys = new Set<string | null>();
     await using vendor = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
       keys.add(request.headers.get("x-api-key"));

@@ -25,7 +25,7 @@ for (const [index, agent] of AGENTS.entries()) {
   // One program in the default suite; each in the long one.
   const define = index === 0 ? scaledTest : longTest;
   podmanTest(`${label} edits a file in a container, and what it used is metered to its task`, async () => {
-    await using test = await testRuntime(51 + index);
+    await using test = await testRuntime();
     const { listen } = await test.runtime.prepare();
     await using gateway = await harness(vendorScript(label), {
       hostname: listen.hostname,

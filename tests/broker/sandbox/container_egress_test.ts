@@ -11,7 +11,7 @@ import { attempts } from "./_container.ts";
 podmanTest(
   "from a sandbox, the proxy passes allowed names alone, and resolves no denied name",
   async () => {
-    await using test = await testRuntime(41);
+    await using test = await testRuntime();
     const { listen } = await test.runtime.prepare();
     const log_dir = await Deno.makeTempDir();
     const lookups: string[] = [];

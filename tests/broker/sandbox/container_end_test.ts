@@ -11,7 +11,7 @@ import { runIn, startIn } from "./_container.ts";
 import { longTest } from "../../support/long.ts";
 
 podmanTest("a sandbox's output comes line by line and its exit code is the program's", async () => {
-  await using test = await testRuntime(31);
+  await using test = await testRuntime();
   await test.runtime.prepare();
   const { end, out, err } = await runIn(test, [
     "/bin/sh",
@@ -41,7 +41,7 @@ podmanTest("a sandbox is ended at its deadline, also one that is deaf to SIGTERM
   let over = Promise.withResolvers<void>();
   const sleep = (ms: number, signal?: AbortSignal) =>
     Promise.race([systemClock.sleep(ms, signal), ...ms === timeout_ms ? [over.promise] : []]);
-  await using test = await testRuntime(32, { ...systemClock, sleep });
+  await using test = await testRuntime({ ...systemClock, sleep });
   await test.runtime.prepare();
   const meetsDeadline = async (trap: string) => {
     over = Promise.withResolvers();
@@ -60,15 +60,15 @@ podmanTest("a sandbox is ended at its deadline, also one that is deaf to SIGTERM
 }, longTest);
 
 podmanTest("processes that an agent leaves behind end with it", async () => {
-  await using test = await testRuntime(33);
+  await using test = await testRuntime();
   await test.runtime.prepare();
   const { end, out } = await runIn(test, ["/bin/sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo done"]);
   assertEquals([end.code, out], [0, ["done"]]);
 });
 
 podmanTest("a sweep ends what a crashed broker of the same owner left, and nothing else", async () => {
-  await using test = await testRuntime(34);
-  await using other = await testRuntime(35);
+  await using test = await testRuntime();
+  await using other = await testRuntime();
   await test.runtime.prepare();
   await other.runtime.prepare();
   const [kept, orphan, foreign] = [
@@ -88,7 +88,7 @@ podmanTest("a sweep ends what a crashed broker of the same owner left, and nothi
 });
 
 podmanTest("an image that is missing is named, with what builds it", async () => {
-  await using test = await testRuntime(36);
+  await using test = await testRuntime();
   await test.runtime.prepare();
   const error = await assertRejects(() => startIn(test, ["true"], { image: "localhost/taskd-absent:1" }), TaskdError);
   assertEquals(error.code, "sandbox_failed");
@@ -97,17 +97,17 @@ podmanTest("an image that is missing is named, with what builds it", async () =>
 });
 
 podmanTest("prepare() refuses a network of its name that reaches others", async () => {
-  await using test = await testRuntime(37);
-  await podman("network", "create", "--subnet=10.213.37.0/24", "--gateway=10.213.37.1", test.network);
+  await using test = await testRuntime();
+  await podman("network", "create", `--subnet=${test.subnet}`, `--gateway=${test.gateway_ip}`, test.network);
   const error = await assertRejects(() => test.runtime.prepare(), TaskdError);
   assertStringIncludes(error.message, "it reaches other networks");
   assertStringIncludes(error.hint!, "network rm");
 });
 
 podmanTest("prepare() can be called again, and close() gives the gateway's address back", async () => {
-  const holds = () => Deno.networkInterfaces().some(({ address }) => address === "10.213.38.1");
   {
-    await using test = await testRuntime(38);
+    await using test = await testRuntime();
+    const holds = () => Deno.networkInterfaces().some(({ address }) => address === test.gateway_ip);
     assert(!holds());
     await test.runtime.prepare();
     await test.runtime.prepare();
@@ -117,7 +117,7 @@ podmanTest("prepare() can be called again, and close() gives the gateway's addre
     await test.runtime.close();
     assert(!holds());
   }
-  await using test = await testRuntime(38);
+  await using test = await testRuntime();
   const runtime = new ContainerRuntime({
     kind: "podman",
     program: PODMAN,
@@ -134,7 +134,7 @@ podmanTest("prepare() can be called again, and close() gives the gateway's addre
 }, longTest);
 
 podmanTest("giving the work tree to the sandbox follows no link out of it", async () => {
-  await using test = await testRuntime(39);
+  await using test = await testRuntime();
   await test.runtime.prepare();
   const outside = await Deno.makeTempDir();
   await Deno.writeTextFile(`${outside}/file`, "x");

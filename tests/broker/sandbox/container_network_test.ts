@@ -5,6 +5,7 @@
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { firewallAttacks, networkAttacks, SIBLING_SCRIPT } from "../../../cli/redteam/inputs/container_scripts.ts";
+import type { TestNetwork } from "../../support/networks.ts";
 import { podman, podmanTest, testRuntime } from "../../support/podman.ts";
 import { attempts, startIn } from "./_container.ts";
 import { longTest } from "../../support/long.ts";
@@ -25,16 +26,16 @@ function greeter(address: Deno.TcpListenOptions, word: string): { port: number; 
 }
 
 /** An address of the host that other machines know. */
-function lanAddress(): string {
+function lanAddress({ prefix }: TestNetwork): string {
   const found = Deno.networkInterfaces().find(({ family, address }) =>
-    family === "IPv4" && !address.startsWith("127.") && !address.startsWith("10.213.")
+    family === "IPv4" && !address.startsWith("127.") && !address.startsWith(prefix)
   );
   return found?.address ?? "127.0.0.1";
 }
 
 // conformance: b1.gateway_port b1.proxy_port b4.admin_unreachable b8.ports
 podmanTest("of the network a sandbox reaches the gateway and the proxy alone", async () => {
-  await using test = await testRuntime(11);
+  await using test = await testRuntime();
   const { listen } = await test.runtime.prepare();
   assertEquals(listen, { hostname: test.gateway_ip, gateway_port: 8088, proxy_port: 3128 });
   using _gateway = greeter({ hostname: listen.hostname, port: listen.gateway_port }, "the gateway");
@@ -53,14 +54,14 @@ podmanTest("of the network a sandbox reaches the gateway and the proxy alone", a
     `taskd-${test.owner.slice(0, 12)}-${sibling.task_id}`,
   );
   const sibling_ip = stdout.trim();
-  assertStringIncludes(sibling_ip, "10.213.11.");
+  assertStringIncludes(sibling_ip, test.prefix);
 
   const got = await attempts(
     test,
     networkAttacks({
       gateway: listen.hostname,
       other_port: other.port,
-      host: lanAddress(),
+      host: lanAddress(test),
       host_port: everywhere.port,
       sibling: sibling_ip,
     }),
@@ -77,7 +78,7 @@ podmanTest("of the network a sandbox reaches the gateway and the proxy alone", a
 });
 
 podmanTest("an agent cannot change the firewall of its sandbox", async () => {
-  await using test = await testRuntime(12);
+  await using test = await testRuntime();
   const { listen } = await test.runtime.prepare();
   using other = greeter({ hostname: listen.hostname, port: 0 }, "another port");
   const got = await attempts(
@@ -94,7 +95,7 @@ podmanTest("an agent cannot change the firewall of its sandbox", async () => {
 });
 
 podmanTest("a setup command reaches the proxy and not the gateway", async () => {
-  await using test = await testRuntime(13);
+  await using test = await testRuntime();
   const { listen } = await test.runtime.prepare();
   using gateway = greeter({ hostname: listen.hostname, port: listen.gateway_port }, "the gateway");
   using _proxy = greeter({ hostname: listen.hostname, port: listen.proxy_port }, "the proxy");

@@ -11,7 +11,7 @@ import { longTest } from "../../support/long.ts";
 
 // conformance: b1.sandbox b2.ceiling.not_in_sandbox
 podmanTest("a sandbox cannot write outside its folders, nor gain rights, nor see its host", async () => {
-  await using test = await testRuntime(21);
+  await using test = await testRuntime();
   await test.runtime.prepare();
   const home = await Deno.makeTempDir();
   const got = await attempts(
@@ -42,7 +42,7 @@ podmanTest("a sandbox cannot write outside its folders, nor gain rights, nor see
 });
 
 podmanTest("a fork bomb meets its bound, and the sandbox still ends", async () => {
-  await using test = await testRuntime(22);
+  await using test = await testRuntime();
   await test.runtime.prepare();
   const { sandbox, line } = await startIn(test, ["python3", "-c", FORK_BOMB], { max_pids: 40 });
   const made = Number((await line("made")).split(" ")[1]);
@@ -51,7 +51,7 @@ podmanTest("a fork bomb meets its bound, and the sandbox still ends", async () =
 });
 
 podmanTest("a memory hog is ended and the end says so", async () => {
-  await using test = await testRuntime(23);
+  await using test = await testRuntime();
   await test.runtime.prepare();
   const hog = `x = []\nwhile True: x.append(" " * 10_000_000)`;
   const { end } = await runIn(test, ["python3", "-c", hog], { memory_bytes: 128 << 20 });
@@ -65,7 +65,7 @@ podmanTest("a memory hog is ended and the end says so", async () => {
 }, longTest);
 
 podmanTest("secrets of a sandbox are on no command line of the host", async () => {
-  await using test = await testRuntime(24);
+  await using test = await testRuntime();
   await test.runtime.prepare();
   const secret = `token-${crypto.randomUUID()}`;
   const seen = new Set<string>();

@@ -16,9 +16,6 @@ import { randomHex, systemClock, systemRandom } from "../../../../lib/clock.ts";
 import { testRuntime } from "../../../support/podman.ts";
 import { type Registry, REGISTRY_HOST, startRegistry } from "./_registries.ts";
 
-/** Third number of the network's addresses; no other test file has it. */
-const NET = 87;
-
 /** One broker's worth of it. */
 export interface ContainerWorld extends AsyncDisposable {
   registry: Registry;
@@ -44,7 +41,7 @@ export async function startContainers(): Promise<ContainerWorld> {
   stack.defer(() => removeTree(root));
   for (const name of ["audit", "home"]) await Deno.mkdir(`${root}/${name}`, { mode: 0o700 });
   const registry = stack.use(await startRegistry());
-  const { runtime, network, gateway_ip, image } = stack.use(await testRuntime(NET));
+  const { runtime, network, gateway_ip, image } = stack.use(await testRuntime());
   await runtime.prepare();
   const proxy = EgressProxy.listen({ hostname: gateway_ip, port: PROXY_PORT }, {
     clock: systemClock,
