@@ -1,9 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../packages/fast_check.ts";
 import type { CallableOp } from "../../lib/protocol/messages.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { COMMON_ERRORS, OPS } from "../../lib/protocol/operations.ts";
 import { DaemonProcess, Place } from "./daemon_process.ts";
+import { testSeed } from "../support/seed.ts";
 
 const CLIENTS = 6;
 const CALLS = 60;
@@ -37,7 +38,7 @@ const call: fc.Arbitrary<{ op: CallableOp; args: object }> = fc.tuple(
 });
 
 Deno.test("concurrent calls on the same branches answer as documented, and the daemon ends cleanly", async () => {
-  const seed = Number(Deno.env.get("CHURN_SEED") ?? 20260105);
+  const seed = testSeed(20260105);
   const [plans] = fc.sample(
     fc.array(fc.array(call, { minLength: CALLS, maxLength: CALLS }), { minLength: CLIENTS, maxLength: CLIENTS }),
     { numRuns: 1, seed },

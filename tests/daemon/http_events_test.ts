@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import fc from "fast-check";
+import fc from "../packages/fast_check.ts";
 import { eventStream } from "../../daemon/http/sse.ts";
 import { PING_MS } from "../../lib/http/server_sent_events.ts";
 import { Publisher, SUBSCRIBER_BUFFER_EVENTS } from "../../daemon/publisher.ts";

@@ -10,12 +10,13 @@ import { at, makeDatabase, sql } from "../support/stores.ts";
 import { whyNoStrace } from "../support/strace.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import type { Answer, Request } from "./_child.ts";
+import { testSeed } from "../support/seed.ts";
 import { Lines, StoppingProcess } from "./_strace.ts";
 
 /** Calls on files: between two of them the operation knows what it has seen, and others may do what they like. */
 const CALLS = "openat,close,pread64,pwrite64,fcntl,fsync,fdatasync,ftruncate,rename,renameat,renameat2," +
   "link,linkat,unlink,unlinkat,statx,fstat,newfstatat,utimensat,fchmod";
-const SEED = Number(Deno.env.get("BESIDE_SEED") ?? 1);
+const SEED = testSeed(1);
 /** `BESIDE_CALLS=all` with the long suite tries every call, which takes an hour. */
 const EVERY = Deno.env.get("BESIDE_CALLS") === "all";
 

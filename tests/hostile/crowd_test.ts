@@ -3,10 +3,11 @@ import { sqlite3, sqlite3Write } from "../support/writers/oracle.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { Bench, type Operator } from "./_bench.ts";
 import { longTest } from "../support/long.ts";
+import { testSeed } from "../support/seed.ts";
 
-/** `CROWD=500` does more; `CROWD_SEED` other things. */
+/** `CROWD=500` does more. */
 const OPERATIONS = Number(Deno.env.get("CROWD") ?? 60);
-const SEED = Number(Deno.env.get("CROWD_SEED") ?? 9);
+const SEED = testSeed(9);
 
 /** Codes that an operation may answer because of concurrent ones. */
 const CROWDED = ["lease_held", "busy", "dirty", "conflict", "already_exists", "not_found", "branch_deleting"];

@@ -7,10 +7,11 @@ import { MIN_XFS_MB, whyNotMountable, withMount } from "../support/mounts.ts";
 import { Operator } from "./_bench.ts";
 import { verify } from "./_verdict.ts";
 import { longTest, scaledTest, shortened } from "../support/long.ts";
+import { testSeed } from "../support/seed.ts";
 
 /** Kills for each operation: a few at backend calls, a few at any moment. `KILLS=50` runs more. */
 const KILLS = Number(Deno.env.get("KILLS") ?? 2);
-const SEED = Number(Deno.env.get("KILL_SEED") ?? 5);
+const SEED = testSeed(5);
 
 const NAME = "an operation killed at any point is finished or undone by the next run";
 

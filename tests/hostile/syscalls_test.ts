@@ -11,10 +11,11 @@ import type { Request } from "./_child.ts";
 import { runTraced } from "./_strace.ts";
 import { verify } from "./_verdict.ts";
 import { longTest, scaledTest, shortened } from "../support/long.ts";
+import { testSeed } from "../support/seed.ts";
 
 /** Kills for each operation. `SYSCALL_KILLS=all` kills at every call, which takes an hour. */
 const KILLS = Deno.env.get("SYSCALL_KILLS") ?? "1";
-const SEED = Number(Deno.env.get("KILL_SEED") ?? 7);
+const SEED = testSeed(7);
 
 /** Calls that change what a directory or a file says; to die at one of these is to die before it. */
 const CALLS = "rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,ftruncate,utimensat," +

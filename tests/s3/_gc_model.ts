@@ -6,10 +6,11 @@ import { assert } from "@std/assert";
 import { GcModel } from "../sim/gc_model.ts";
 import { emptyS3, type S3Place } from "../support/s3_server.ts";
 import { withDirectory } from "../support/stores.ts";
+import { testSeed } from "../support/seed.ts";
 
-/** How much a plain run does; `SIM_OPERATIONS=400` does more, `SIM_SEED=7` replays another seed. */
+/** How much a plain run does; `SIM_OPERATIONS=400` does more. */
 const OPERATIONS = Number(Deno.env.get("SIM_OPERATIONS") ?? 60);
-const SEED = Number(Deno.env.get("SIM_SEED") ?? 1);
+const SEED = testSeed(1);
 
 /** Registers the test for one server. */
 export function gcModelOnS3(name: string, place: () => S3Place): void {

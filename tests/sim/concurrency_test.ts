@@ -2,16 +2,15 @@ import { assert } from "@std/assert";
 import { MemoryBackend } from "../support/memory_backend.ts";
 import { World } from "./_world.ts";
 import { makeMemoryDirectory } from "./memory_directory.ts";
+import { testSeeds } from "../support/seed.ts";
 
-/** How many seeds a plain run takes; `SIM_SEEDS=500` takes more, `SIM_SEED=7` replays one. */
+/** How many seeds a run takes; `SIM_SEEDS=500` takes more. */
 const SEEDS = Number(Deno.env.get("SIM_SEEDS") ?? 4);
-const ONLY = Deno.env.get("SIM_SEED");
 
 for (const fault_rate of [0, 0.05]) {
   const weather = fault_rate === 0 ? "" : ", on a backend that fails now and then";
   Deno.test(`actors that work at once, starve and crash are never lied to${weather}`, async (t) => {
-    const seeds = ONLY === undefined ? Array.from({ length: SEEDS }, (_, index) => index + 1) : [Number(ONLY)];
-    for (const seed of seeds) {
+    for (const seed of testSeeds(SEEDS)) {
       await t.step(`seed ${seed}`, async () => {
         const directory = await makeMemoryDirectory("sim-");
         try {

@@ -12,6 +12,7 @@
 
 import { parseArgs, stripVTControlCharacters } from "node:util";
 import { textLines } from "../support/text_lines.ts";
+import { SEED_VARIABLE } from "../support/seed.ts";
 import { TestSum } from "./_test_processes.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
@@ -22,45 +23,46 @@ interface Part {
   name: string;
   /** What it looks for. */
   what: string;
-  /** Words after `deno`, to which `--seed N` is added where the part draws. */
+  /** Words after `deno`. */
   args: readonly string[];
-  seeded?: true;
+  /** How it is given the seed: a flag, or the variable of tests. */
+  seeded?: "flag" | "variable";
 }
 
 const PARTS: readonly Part[] = [
-  { name: "long", what: "every long form of the tests", args: ["task", "test:long"] },
+  { name: "long", what: "every long form of the tests", args: ["task", "test:long"], seeded: "variable" },
   { name: "model", what: "every state of the protocols' models", args: ["run", "-A", "tests/model/spin.ts"] },
   {
     name: "mutate",
     what: "changes that a comparison does not show",
     args: ["task", "gate:mutate", "--cases", "20000"],
-    seeded: true,
+    seeded: "flag",
   },
   {
     name: "torture",
     what: "kills, forks and merges under load",
     args: ["task", "torture", "--seconds", "600"],
-    seeded: true,
+    seeded: "flag",
   },
   {
     name: "torture-xfs",
     what: "the same where blocks are cloned",
     args: ["task", "torture", "--seconds", "300", "--xfs"],
-    seeded: true,
+    seeded: "flag",
   },
   {
     name: "torture-s3",
     what: "the same in a bucket",
     args: ["task", "torture", "--seconds", "300", "--store", "s3"],
-    seeded: true,
+    seeded: "flag",
   },
   {
     name: "powercut",
     what: "power cuts under store and broker",
     args: ["task", "powercut", "--cuts", "500"],
-    seeded: true,
+    seeded: "flag",
   },
-  { name: "soak", what: "both daemons under load for long", args: ["task", "soak", "--minutes", "20"], seeded: true },
+  { name: "soak", what: "both daemons under load for long", args: ["task", "soak", "--minutes", "20"], seeded: "flag" },
   { name: "bench", what: "benchmarks", args: ["task", "bench"] },
 ];
 
@@ -76,12 +78,13 @@ interface Outcome {
 
 /** Runs a part, shows what it prints and keeps that. */
 async function hunt(part: Part, seed: number): Promise<Outcome> {
-  const args = part.seeded ? [...part.args, "--seed", String(seed)] : part.args;
+  const args = part.seeded === "flag" ? [...part.args, "--seed", `${seed}`] : part.args;
+  const variables: Record<string, string> = part.seeded === "variable" ? { [SEED_VARIABLE]: `${seed}` } : {};
   const started = performance.now();
   const child = new Deno.Command(Deno.execPath(), {
     args: [...args],
     cwd: ROOT,
-    env: { NO_COLOR: "1" },
+    env: { NO_COLOR: "1", ...variables },
     stdin: "null",
     stdout: "piped",
     stderr: "piped",
@@ -103,7 +106,7 @@ async function hunt(part: Part, seed: number): Promise<Outcome> {
     passed: passed + failed > 0 ? passed : success ? 1 : 0,
     failed: success || failed > 0 ? failed : 1,
     seconds: (performance.now() - started) / 1_000,
-    command: `deno ${args.join(" ")}`,
+    command: [...Object.entries(variables).map(([name, value]) => `${name}=${value}`), "deno", ...args].join(" "),
   };
 }
 

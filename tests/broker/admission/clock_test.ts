@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../packages/fast_check.ts";
 import { DAY_MS, HOUR_MS, refusal, Site } from "./site.ts";
 
 const ON = { global_budget_usd: 1_000_000, global_max_tasks: 1_000_000 };

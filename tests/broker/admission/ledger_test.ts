@@ -1,6 +1,6 @@
 import { unsealed } from "../../support/unsealed.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../packages/fast_check.ts";
 import { nextTurn } from "../../../lib/clock.ts";
 import { traceFiles } from "../../../broker/admission/traces.ts";
 import { fillDisk, makeRoom } from "../../support/full_disk.ts";

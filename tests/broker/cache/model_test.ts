@@ -4,7 +4,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../packages/fast_check.ts";
 import type { CacheUse, DependencyCache } from "../../../broker/cache/dependency_cache.ts";
 import { BLOCK, fill, makeCacheWorld, request } from "./_cache.ts";
 import { scaled, scaledTest } from "../../support/long.ts";

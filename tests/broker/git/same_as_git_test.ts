@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path/join";
-import fc from "fast-check";
+import fc from "../../packages/fast_check.ts";
 import { collectFacts } from "../../../broker/git/diff_facts.ts";
 import { GitBench, plainGit } from "./bench.ts";
 import { scaled, scaledTest } from "../../support/long.ts";
