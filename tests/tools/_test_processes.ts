@@ -17,6 +17,8 @@ export interface TestProcess {
   /** What it is called where it ends without a report. */
   name: string;
   modules: readonly string[];
+  /** A program and its first words that run a command: `deno test` is run by it. */
+  within?: readonly string[];
   /** The files of tests that `modules` import, to be repeated one by one; by default the modules themselves. */
   files?: readonly string[];
 }
@@ -38,6 +40,8 @@ export interface TestRunOptions {
   /** Ends the processes that run, and starts no more. */
   signal: AbortSignal;
   print: (line: string) => void;
+  /** What is to be said after the last test, before the sum. */
+  atEnd?: () => readonly string[];
 }
 
 /** What `deno test` counts, in the order of its sum. */
@@ -133,6 +137,7 @@ export async function runTests(passes: readonly TestPass[], options: TestRunOpti
   for (const line of flaky) print(line);
   if (flaky.length > (max_flaky ?? 0)) print(`${flaky.length} flaky tests are more than ${max_flaky} ... FAILED`);
   if (signal.aborted) print("interrupted");
+  for (const line of options.atEnd?.() ?? []) print(line);
   print("");
   print(sum.format(seconds()));
   return sum.failed === 0 && flaky.length <= (max_flaky ?? 0) && !signal.aborted;
@@ -183,7 +188,7 @@ async function repeatTests(first: ProcessReport, options: TestRunOptions): Promi
 async function repeatFiles({ process }: ProcessReport, options: TestRunOptions): Promise<ProcessReport> {
   const again: ProcessReport = { process, sum: new TestSum(), failures: [], errors: [] };
   for (const file of process.files ?? process.modules) {
-    const one = await runOne({ name: file, modules: [file] }, options);
+    const one = await runOne({ ...process, name: file, modules: [file] }, options);
     again.sum.addAll(one.sum);
     again.failures.push(...one.failures, ...(one.cut_off === undefined ? [] : [missing(one)]));
     again.errors.push(...one.errors);
@@ -207,8 +212,10 @@ function escapeRegExp(text: string): string {
 
 async function runOne(process: TestProcess, options: TestRunOptions): Promise<ProcessReport> {
   const { args, env, cwd, signal, print } = options;
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["test", "-A", "--no-prompt", "--no-check", "--parallel", ...args, ...process.modules],
+  const command = [Deno.execPath(), "test", "-A", "--no-prompt", "--no-check", "--parallel", ...args];
+  const [program, ...words] = [...process.within ?? [], ...command, ...process.modules] as [string, ...string[]];
+  const child = new Deno.Command(program, {
+    args: words,
     cwd,
     env,
     stdin: "null",

@@ -83,3 +83,25 @@ Deno.test({
     assertEquals([code, new TextDecoder().decode(stdout)], [3, "65534\n"]);
   },
 });
+
+Deno.test({
+  name: `what a run leaves is named: a process and a mount, and nothing that was there before${ignored}`,
+  ignore: ignored !== "",
+  fn: async () => {
+    const directory = await Deno.makeTempDir();
+    const script = `
+      import { leftovers, machineState } from "${new URL("./_leftovers.ts", import.meta.url)}";
+      const before = machineState();
+      new Deno.Command("sleep", { args: ["1000"], stdin: "null" }).spawn();
+      await new Deno.Command("mount", { args: ["-t", "tmpfs", "tmpfs", "${directory}"] }).output();
+      let left = [];
+      while (!left.some((line) => line.endsWith("sleep 1000"))) left = leftovers(before);
+      console.log(left.join("\\n"));
+      Deno.exit();`;
+    const { stdout, code } = await house([Deno.execPath(), "eval", "--no-config", script]).output();
+    const lines = new TextDecoder().decode(stdout).trim().split("\n");
+    assertEquals([code, lines[0], lines.length], [0, `mount ${directory}`, 2], lines.join("\n"));
+    assert(/^process \d+: \S*sleep 1000$/.test(lines[1]!), lines[1]);
+    await Deno.remove(directory);
+  },
+});

@@ -18,6 +18,7 @@
 import { dirname } from "node:path/posix";
 import { pathToFileURL } from "node:url";
 import { runTests, type TestPass, type TestProcess } from "./_test_processes.ts";
+import { leftovers, machineState } from "./_leftovers.ts";
 import { LONG_MARK, LONG_VARIABLE, LONGEST_VALUE } from "../support/long.ts";
 
 /** Where tests are. */
@@ -25,6 +26,7 @@ const PLACES = ["tests", "broker", "cli", "daemon", "lib"];
 /** Few enough for all cores to be busy to the end. */
 const FILES_PER_GROUP = 12;
 const ROOT = new URL("../../", import.meta.url).pathname;
+const in_house = Deno.env.get("TASKD_HOUSE") === "1";
 /** Beyond it something is wrong that a repetition hides. */
 const MAX_FLAKY = 8;
 /** The memory in bytes that must be available: what tests that run at a time fill, several times over. */
@@ -32,6 +34,18 @@ const ENOUGH_MEMORY = 8 * 2 ** 30;
 /** How a file names the module that defines long tests, and the one of containers. */
 const IMPORTS_LONG = /from "[./\w]*\/long\.ts"/;
 const IMPORTS_PODMAN = /from "[./\w]*\/podman\.ts"/;
+/** Rooms whose tests ask a package registry. */
+const ASK_REGISTRY = ["tests/docs", "tests/package"];
+/**
+ * Runs a command with a network of its own, in a house: loopback, and an address as a network card has it (of TEST-NET-1,
+ * RFC 5737). Its bridges, firewall rules and ports are no one else's, and end with it.
+ */
+const OWN_NETWORK = [
+  ...["unshare", "--net", "bash", "-c"],
+  "ip link set lo up && ip link add lan0 type veth peer name lan1 && ip addr add 192.0.2.1/24 dev lan0 && " +
+  'ip link set lan0 up && ip link set lan1 up && exec "$@"',
+  "network",
+];
 const IMPORTS = /from "(\.{1,2}\/[^"]+)"/g;
 
 interface TestRun {
@@ -126,7 +140,9 @@ function grouped(name: string, tests: readonly string[], folder: string): TestPr
       const path = `${folder}/${group.replaceAll(/\W/g, "_")}_${number}_test.ts`;
       const members = files.filter((_, index) => index % count === number);
       Deno.writeTextFileSync(path, members.map((file) => `import "${pathToFileURL(file)}";\n`).join(""));
-      return { name: `${group} ${number}`, modules: [path], files: members };
+      const asks = ASK_REGISTRY.some((room) => group.startsWith(room));
+      const within = in_house && !asks ? OWN_NETWORK : [];
+      return { name: `${group} ${number}`, modules: [path], files: members, within };
     });
   });
 }
@@ -165,11 +181,13 @@ const stop = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, () => stop.abort());
 const jobs = Number(Deno.env.get("DENO_JOBS") ?? navigator.hardwareConcurrency * (long ? 1 : 2));
 const { passes, env, ...run } = long ? longRun(rest, jobs) : defaultRun(Deno.args, groups, jobs);
+const before = in_house ? machineState() : undefined;
 const passed = await runTests(passes, {
   ...run,
   env: { ...env, ...(folder === undefined ? {} : { TMPDIR: folder }) },
   cwd: ROOT,
   signal: stop.signal,
+  atEnd: () => before === undefined ? [] : leftovers(before).map((line) => `left behind: ${line}`),
   print: (line) => console.log(line),
 });
 await Deno.remove(groups, { recursive: true });
