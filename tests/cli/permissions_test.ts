@@ -4,6 +4,7 @@ import { launchFlags } from "../../cli/table/launch_flags.ts";
 import type { CommandSpec, PositionalSpec } from "../../cli/plan/command_spec.ts";
 import { scaledTest, shortened } from "../support/long.ts";
 import type { ProbeReport } from "./support/probe.ts";
+import { denoDirectory } from "../support/deno_directory.ts";
 
 const STORE = ["read the store", "write the store", "run cp", "ask for the file system's type"];
 const SOCKET = ["connect to the socket"];
@@ -98,12 +99,6 @@ async function compare(command: CommandSpec, route: "store" | "socket", where: W
     if (!allowed.includes(attempt)) assertEquals(outcome, "refused", attempt);
   }
   assert(Object.keys(outside).length > 30);
-}
-
-/** Where compiled modules and packages are: by default below the home directory, which is another one here. */
-async function denoDirectory(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
 const ROUTED = COMMANDS.filter(({ uses }) => uses !== "home").flatMap((command) =>

@@ -31,8 +31,8 @@ function* processes(): Generator<string> {
 function* mounts(): Generator<string> {
   for (const line of Deno.readTextFileSync("/proc/self/mountinfo").trim().split("\n")) {
     const [, , , , place] = line.split(" ");
-    // A namespace is listed below.
-    if (!place!.startsWith("/run/netns")) yield `mount ${place}`;
+    // A namespace is listed below; podman makes a mount of its storage once.
+    if (!place!.startsWith("/run/netns") && place !== "/var/lib/containers/storage/overlay") yield `mount ${place}`;
   }
 }
 

@@ -25,6 +25,7 @@ import { TaskStore } from "../../../broker/task/task_store.ts";
 import { systemRandom } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { makePlace, type Place } from "./taskd.ts";
+import { denoDirectory } from "../../support/deno_directory.ts";
 
 /** What the test has an agent do; runs once the task is accepted. */
 export type Script = (task: Task, engine: ScriptedEngine) => Promise<void>;
@@ -355,10 +356,4 @@ export async function makeBrokerHost(): Promise<BrokerHost> {
       await place[Symbol.asyncDispose]();
     },
   };
-}
-
-/** Where compiled modules and packages are, which is otherwise below the home directory. */
-async function denoDirectory(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }

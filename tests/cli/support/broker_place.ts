@@ -5,6 +5,7 @@
 
 import { textLines } from "../../support/text_lines.ts";
 import { makePlace, type Place, type PlaceOptions } from "./taskd.ts";
+import { denoDirectory } from "../../support/deno_directory.ts";
 
 /** A place whose `HOME` is `<base>/home`, and whose sockets are below `<base>`. */
 export async function makeBrokerPlace(
@@ -89,10 +90,4 @@ export function isAlive(pid: number): boolean {
   } catch {
     return false;
   }
-}
-
-/** Where compiled modules and packages are, which is otherwise below the home directory. */
-async function denoDirectory(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }

@@ -5,6 +5,7 @@
 
 import type { S3Server } from "../../support/s3_server.ts";
 import { makePlace, type Place } from "./taskd.ts";
+import { denoDirectory } from "../../support/deno_directory.ts";
 
 /** How a place on a bucket differs from the usual one. */
 export interface BucketPlaceOptions {
@@ -36,10 +37,4 @@ export async function makeBucketPlace(server: S3Server, options: BucketPlaceOpti
       ...options.env,
     }),
   });
-}
-
-/** Where compiled modules and packages are, which is otherwise below the home directory. */
-async function denoDirectory(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }

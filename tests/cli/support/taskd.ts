@@ -5,6 +5,7 @@
 
 import { launchFlags } from "../../../cli/table/launch_flags.ts";
 import { repeatedHere } from "./in_process.ts";
+import { denoDirectory } from "../../support/deno_directory.ts";
 
 /** What a call came to. */
 export interface Outcome {
@@ -53,6 +54,7 @@ interface CallOptions {
 export async function makePlace(options: PlaceOptions = {}): Promise<Place> {
   const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "taskd-" }));
   const store = options.store ?? `${base}/store`;
+  const deno_dir = await denoDirectory();
   const command = (
     words: string[],
     { stdin = "null", env = options.env?.(base) ?? {}, open_files }: CallOptions = {},
@@ -64,7 +66,7 @@ export async function makePlace(options: PlaceOptions = {}): Promise<Place> {
     return new Deno.Command(limited[0]!, {
       args: limited.slice(1),
       cwd: base,
-      env: { BSTORE_STORE: store, NO_COLOR: "1", ...env },
+      env: { DENO_DIR: deno_dir, BSTORE_STORE: store, NO_COLOR: "1", ...env },
       stdin,
       stdout: "piped",
       stderr: "piped",
