@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
-import { REPOSITORY_ADDRESSES } from "../../cli/redteam/inputs/git.ts";
+import { REPOSITORY_ADDRESSES } from "../../tests/attacks/inputs/git.ts";
 import { parseRepo, redactUserinfo } from "./repo_url.ts";
 
 Deno.test("parseRepo() brings every spelling of a repository to one canonical form", () => {

@@ -47,7 +47,7 @@ export async function run(args: Args, io: Io): Promise<RedteamResult> {
     onBegin: (promise) => void live?.show(`trying ${promise.id}`),
     onResult: (tried) => {
       if (io.json) return;
-      if (group !== tried.group) io.out(GROUP_TITLES[tried.group]);
+      if (group !== tried.group) io.out(GROUP_TITLES[tried.group] ?? tried.group);
       group = tried.group;
       io.out(lines(tried).join("\n"));
     },

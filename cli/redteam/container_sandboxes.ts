@@ -13,7 +13,6 @@ import {
   WALL_ATTACKS,
 } from "./inputs/container_scripts.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
-import { latin1, Server } from "./raw_connections.ts";
 
 /** Files by which a container knows names; its program mounts each. */
 const NAME_FILES = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
@@ -57,8 +56,31 @@ function refused(trial: Trial, got: ReadonlyMap<string, string>, prefix = "no: "
   }
 }
 
-function greeter(hostname: string, port: number, word: string): Server {
-  return Server.start(async (conn) => void await conn.write(latin1(word)), { hostname, port });
+/** Counts its connections, and greets each with a word. */
+class Greeter implements Disposable {
+  readonly #listener: Deno.TcpListener;
+  accepted = 0;
+
+  constructor(hostname: string, port: number, word: string) {
+    this.#listener = Deno.listen({ hostname, port });
+    void this.#greet(new TextEncoder().encode(word));
+  }
+
+  get port(): number {
+    return this.#listener.addr.port;
+  }
+
+  [Symbol.dispose](): void {
+    this.#listener.close();
+  }
+
+  async #greet(word: Uint8Array): Promise<void> {
+    for await (const conn of this.#listener) {
+      this.accepted++;
+      await conn.write(word).catch(() => {});
+      conn.close();
+    }
+  }
 }
 
 /** Starts a script that stays; `said` is its first line that begins with `word`, and rejects when there is none. */
@@ -98,10 +120,10 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
       const network = await networkFor(trial, context);
       const { gateway_ip: gateway } = network;
       const host = lanAddress(gateway);
-      await using _gateway = greeter(gateway, GATEWAY_PORT, "the gateway");
-      await using _proxy = greeter(gateway, PROXY_PORT, "the proxy");
-      await using other = greeter(gateway, 0, "another port");
-      await using own = greeter(host, 0, "the host");
+      using _gateway = new Greeter(gateway, GATEWAY_PORT, "the gateway");
+      using _proxy = new Greeter(gateway, PROXY_PORT, "the proxy");
+      using other = new Greeter(gateway, 0, "another port");
+      using own = new Greeter(host, 0, "the host");
       const { run: sibling, said } = await startScript(context, network, { script: SIBLING_SCRIPT, word: "ready" });
       let got: Map<string, string>;
       try {
@@ -125,7 +147,7 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     attacks: "nft, namespaces of its own, the entrypoint again, set-uid, capabilities taken back, forwarding",
     async run(trial, context) {
       const network = await networkFor(trial, context);
-      await using other = greeter(network.gateway_ip, 0, "another port");
+      using other = new Greeter(network.gateway_ip, 0, "another port");
       const script = firewallAttacks({ gateway: network.gateway_ip, other_port: other.port });
       const got = await attempts(context, network, { script });
       for (const [name, what] of got) {
@@ -179,8 +201,8 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     attacks: "The gateway's port from a sandbox of a setup phase",
     async run(trial, context) {
       const network = await networkFor(trial, context);
-      await using gateway = greeter(network.gateway_ip, GATEWAY_PORT, "the gateway");
-      await using _proxy = greeter(network.gateway_ip, PROXY_PORT, "the proxy");
+      using gateway = new Greeter(network.gateway_ip, GATEWAY_PORT, "the gateway");
+      using _proxy = new Greeter(network.gateway_ip, PROXY_PORT, "the proxy");
       const reach = (name: string, port: number) =>
         `attempt("${name}", lambda: connect("${network.gateway_ip}", ${port}))\n`;
       const script = reach("gateway", GATEWAY_PORT) + reach("proxy", PROXY_PORT);

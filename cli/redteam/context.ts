@@ -1,6 +1,6 @@
 /**
- * What attacks are carried out on: the very parts that a broker of this installation is made of, in a folder of their
- * own, and the installed broker's files, which are only inspected.
+ * What attacks are carried out on: those parts of this installation that the machine has a share in, in a folder of
+ * their own, and the installed broker's files, which are only inspected.
  *
  * The parts are exchangeable, so that a test can replace each with a broken one and see that the attack finds it.
  */
@@ -9,62 +9,30 @@ import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../l
 import { withDeadline } from "../../lib/deadline.ts";
 import { fileError } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
-import { sanitizeText } from "../../lib/text/sanitize.ts";
-import type { TaskView } from "../../broker/api/wire.ts";
-import { Admission, type AdmissionOptions } from "../../broker/admission/admission.ts";
-import { classifyAddress } from "../../broker/egress/address_class.ts";
-import { EgressProxy, type EgressProxyOptions } from "../../broker/egress/proxy.ts";
-import { Gateway, type GatewayOptions } from "../../broker/gateway/gateway.ts";
+import { Dialer, type DialerOptions } from "../../broker/egress/dialer.ts";
 import { collectFacts } from "../../broker/git/diff_facts.ts";
-import { parseRepo } from "../../broker/git/repo_url.ts";
-import { checkAdmin } from "../../broker/http/listener_policy.ts";
 import { DenoRuntime, type DenoRuntimeOptions } from "../../broker/sandbox/deno_runtime.ts";
+import type { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import type { SandboxRuntime } from "../../broker/sandbox/runtime.ts";
-import { serveBroker, type ServeBrokerOptions } from "../../broker/serve.ts";
 import { readKeys } from "../../broker/settings/keys.ts";
-import { verifyTrace } from "../../broker/task/trace.ts";
-import { webResponse } from "../../broker/web/web.ts";
 import type { OpenNetwork } from "./sandbox_network.ts";
-import type { ReadTimeout } from "./raw_connections.ts";
-import { type BrokerUnderAttack, StagedBroker } from "./staged_broker.ts";
 
-const TIMEOUT_MS = 10_000;
-/** How long the end of everything may take: a broker, its sandboxes, and a network of containers. */
+/** How long the end of everything may take: sandboxes, and a network of containers. */
 const END_MS = 60_000;
 
-/** Parts that are functions, attacked as they are. */
-const FUNCTIONS = {
-  classifyAddress,
-  collectFacts,
-  parseRepo,
-  checkAdmin,
-  readKeys,
-  verifyTrace,
-  sanitizeText,
-  webResponse,
-};
-
-export interface Surfaces extends Readonly<typeof FUNCTIONS> {
-  proxy(
-    address: { hostname: string; port: number },
-    options: EgressProxyOptions,
-  ): Pick<EgressProxy, "address" | "admit" | "close">;
-  gateway(options: GatewayOptions): Promise<Pick<Gateway, "address" | "lease" | "close">>;
+/** Parts of the installation that are attacked. */
+export interface Surfaces {
+  collectFacts: typeof collectFacts;
+  readKeys: typeof readKeys;
+  dialer(options: DialerOptions): Pick<Dialer, "addresses">;
   embedded(options: DenoRuntimeOptions): Pick<SandboxRuntime, "start">;
-  broker(options: ServeBrokerOptions): Promise<BrokerUnderAttack>;
-  admission(options: AdmissionOptions): Promise<Pick<Admission, "claim" | "close">>;
-  /** Sets the umask of this whole process, and returns the one before. */
-  umask(mask: number): number;
 }
 
 const INSTALLED_SURFACES: Surfaces = {
-  ...FUNCTIONS,
-  proxy: (address, options) => EgressProxy.listen(address, options),
-  gateway: (options) => Gateway.start(options),
+  collectFacts,
+  readKeys,
+  dialer: (options) => new Dialer(options),
   embedded: (options) => new DenoRuntime(options),
-  broker: (options) => serveBroker(options),
-  admission: (options) => Admission.open(options),
-  umask: (mask) => Deno.umask(mask),
 };
 
 /** Where the installed broker keeps its things; only their modes are inspected. */
@@ -85,7 +53,7 @@ export interface RedteamOptions {
   deno_path: string;
   deno_cache_dir: string;
   /** Where the host's programs may be; by default fixed places. */
-  programs?: ServeBrokerOptions["programs"];
+  programs?: Partial<typeof PROGRAM_PATHS> | undefined;
   /** The installed broker; absent when nothing is set up. */
   installed?: InstalledFiles;
   /** Containers of this host, or why there are none. */
@@ -93,8 +61,6 @@ export interface RedteamOptions {
   surfaces?: Partial<Surfaces>;
   clock?: Clock;
   random?: RandomBytes;
-  /** How long an answer is waited for; by default 10 s, so that a busy machine is not taken for a hole. */
-  timeout_ms?: number;
 }
 
 /** A scratch folder and what is attacked; everything is gone once it is disposed of. */
@@ -104,7 +70,6 @@ export class RedteamContext implements AsyncDisposable {
   readonly surfaces: Surfaces;
   readonly clock: Clock;
   readonly random: RandomBytes;
-  readonly timeout: ReadTimeout;
   readonly #cleanup = new AsyncDisposableStack();
   readonly #kept = new Map<string, Promise<unknown>>();
   #folders = 0;
@@ -115,7 +80,6 @@ export class RedteamContext implements AsyncDisposable {
     this.surfaces = { ...INSTALLED_SURFACES, ...options.surfaces };
     this.clock = options.clock ?? systemClock;
     this.random = options.random ?? systemRandom;
-    this.timeout = { clock: this.clock, timeout_ms: options.timeout_ms ?? TIMEOUT_MS };
   }
 
   static async open(options: RedteamOptions): Promise<RedteamContext> {
@@ -146,28 +110,6 @@ export class RedteamContext implements AsyncDisposable {
   /** Ends something with the context, the latest first. */
   defer(end: () => void | Promise<void>): void {
     this.#cleanup.defer(end);
-  }
-
-  /** A whole broker with a task of its own, started once. */
-  broker(): Promise<StagedBroker> {
-    return this.once("broker", async () => {
-      const broker = await this.stageBroker();
-      this.defer(() => broker.stop());
-      return broker;
-    });
-  }
-
-  /** That broker, and a task of a hostile agent at its gate, made once. */
-  async atGate(): Promise<{ broker: StagedBroker; task: TaskView }> {
-    const broker = await this.broker();
-    return { broker, task: await this.once("gate", () => broker.taskAtGate()) };
-  }
-
-  /** Another whole broker, which the caller stops. */
-  async stageBroker(): Promise<StagedBroker> {
-    const { clock, random, timeout, options: { deno_cache_dir, programs }, surfaces } = this;
-    const root = await this.folder();
-    return await StagedBroker.start({ root, clock, random, timeout, deno_cache_dir, programs, serve: surfaces.broker });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -34,7 +34,8 @@ async function holdAll(trial: Trial, directory: string): Promise<void> {
   }
 }
 
-async function holdBroker(trial: Trial, place: InstalledFiles): Promise<void> {
+/** Holds all that a broker keeps to its modes. */
+export async function holdBroker(trial: Trial, place: InstalledFiles): Promise<void> {
   const { directory, audit_root, squid_run_dir, live_socket } = place;
   trial.control(directory, hold(trial, directory, 0o700), "it is not there");
   // Others may read what is configured where the directory lets them in; they may never write it.
@@ -65,28 +66,6 @@ async function readsKeys(context: RedteamContext, plant: (path: string) => void)
 const KEY_LINE = "VENDORA_API_KEY=sk-redteam-made-up\n";
 
 export const FILE_PROMISES: readonly SecurityPromise[] = [
-  {
-    id: "files.made",
-    promise: "What a broker makes is for its user alone: directories 0700, records, diffs, logs and the socket 0600",
-    attacks: "Every file and directory of a broker that has run a task, under a umask of 0",
-    async run(trial, context) {
-      const { umask } = context.surfaces;
-      const before = umask(0);
-      try {
-        const broker = await context.stageBroker();
-        try {
-          await broker.taskAtGate();
-          const directory = `${broker.home}/.taskd`;
-          const installed = { directory, audit_root: broker.audit, squid_run_dir: `${directory}/squid` };
-          await holdBroker(trial, { ...installed, live_socket: broker.broker.socket });
-        } finally {
-          await broker.stop();
-        }
-      } finally {
-        umask(before);
-      }
-    },
-  },
   {
     id: "files.keys",
     promise: "A file of keys that others can read is refused, and is not read",

@@ -10,17 +10,11 @@ import type { DiffFacts } from "../../broker/git/diff_facts.ts";
 import type { FlagCategory } from "../../broker/git/flags.ts";
 import { parseRepo } from "../../broker/git/repo_url.ts";
 import { type StagedRepository, stageRepository } from "../../broker/git/staged_repository.ts";
+import { makeRepository } from "./make_repository.ts";
 import { makeHardLink, makeLink, makePipe } from "./_special_files.ts";
 import type { RedteamContext } from "./context.ts";
-import {
-  DECEIVING_NAMES,
-  DOT_GIT_SPELLINGS,
-  HIDING_ATTRIBUTES,
-  REPOSITORY_ADDRESSES,
-  UNUSUAL_NAMES,
-} from "./inputs/git.ts";
+import { DECEIVING_NAMES, DOT_GIT_SPELLINGS, HIDING_ATTRIBUTES, UNUSUAL_NAMES } from "./inputs/git.ts";
 import type { SecurityPromise } from "./security_promise.ts";
-import { makeRepository } from "./staged_broker.ts";
 
 /** Milliseconds to collect the facts of one tree. */
 const FACTS_MS = 20_000;
@@ -208,25 +202,6 @@ export const GIT_PROMISES: readonly SecurityPromise[] = [
       for (const [what, change] of Object.entries(others)) {
         trial.attempt(what, await digest(change) !== plain, "the digest is the same");
       }
-    },
-  },
-  {
-    id: "git.addresses",
-    promise: "An address that git would read as a program, an option or another host is refused",
-    attacks: "ext:: and the like, options in every part, other schemes, credentials, control characters",
-    run(trial, { surfaces }) {
-      const takes = (address: string) => {
-        try {
-          surfaces.parseRepo(address);
-          return true;
-        } catch {
-          return false;
-        }
-      };
-      for (const address of [...REPOSITORY_ADDRESSES, "https://user:hunter2@github.com/acme/app"]) {
-        trial.attempt(JSON.stringify(address.slice(0, 80)), !takes(address), "it is taken");
-      }
-      trial.control("https://github.com/acme/app", takes("https://github.com/acme/app"));
     },
   },
 ];

@@ -7,7 +7,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { withDeadline } from "../../lib/deadline.ts";
 import { messageOf, TaskdError } from "../../lib/errors.ts";
 import type { RedteamContext } from "./context.ts";
-import { ControlFailed, type PromiseGroup, type SecurityPromise, Skipped, Trial } from "./security_promise.ts";
+import { ControlFailed, type SecurityPromise, Skipped, Trial } from "./security_promise.ts";
 
 /** How long the attempts at one promise may take; a container on a slow disk is the slowest of them. */
 const PROMISE_DEADLINE_MS = 60_000;
@@ -17,7 +17,7 @@ export type PromiseVerdict = "held" | "hole" | "skipped";
 
 export interface TriedPromise {
   id: string;
-  group: PromiseGroup;
+  group: string;
   promise: string;
   verdict: PromiseVerdict;
   attempts: number;
@@ -35,19 +35,19 @@ export interface RedteamReport {
   duration_ms: number;
 }
 
-export interface RunOptions {
-  promises: readonly SecurityPromise[];
-  context: RedteamContext;
+export interface RunOptions<Context = RedteamContext> {
+  promises: readonly SecurityPromise<Context>[];
+  context: Context;
   clock: Clock;
   signal?: AbortSignal | undefined;
-  onBegin?: (promise: SecurityPromise) => void;
+  onBegin?: (promise: SecurityPromise<Context>) => void;
   onResult?: (tried: TriedPromise) => void;
   /** Other than {@linkcode PROMISE_DEADLINE_MS}. */
   deadline_ms?: number;
 }
 
 /** Tries them in order; throws `interrupted` when aborted. */
-export async function runRedteam(options: RunOptions): Promise<RedteamReport> {
+export async function runRedteam<Context>(options: RunOptions<Context>): Promise<RedteamReport> {
   const { promises, clock, signal, onBegin, onResult } = options;
   const began = clock.monotonic();
   const tried: TriedPromise[] = [];
@@ -69,11 +69,14 @@ export async function runRedteam(options: RunOptions): Promise<RedteamReport> {
   };
 }
 
-export function groupOf({ id }: { id: string }): PromiseGroup {
-  return id.slice(0, id.indexOf(".")) as PromiseGroup;
+export function groupOf({ id }: { id: string }): string {
+  return id.slice(0, id.indexOf("."));
 }
 
-async function tryPromise(promise: SecurityPromise, options: RunOptions): Promise<TriedPromise> {
+async function tryPromise<Context>(
+  promise: SecurityPromise<Context>,
+  options: RunOptions<Context>,
+): Promise<TriedPromise> {
   const { context, clock, deadline_ms = PROMISE_DEADLINE_MS } = options;
   const trial = new Trial();
   const result = (verdict: PromiseVerdict, more: { holes?: string[]; why?: string } = {}): TriedPromise => ({

@@ -1,6 +1,6 @@
 /**
- * A promise of the product's security, and the attempts to break it: what `taskd redteam` is made of, and the table in
- * docs/explanation/threat_model.md.
+ * A promise of the product's security, and the attempts to break it: what `taskd redteam` is made of, for
+ * what differs from machine to machine, and tests/attacks for what does not.
  *
  * A promise counts as held only if something was tried, all of it was refused, and what is allowed was seen to work
  * beside it, so that the refusals are not those of something broken.
@@ -9,26 +9,22 @@
 import type { RedteamContext } from "./context.ts";
 
 /** What promises are about, in the order in which they are tried. */
-export const GROUP_TITLES = {
-  egress: "The egress proxy",
-  gateway: "The model gateway",
+export const GROUP_TITLES: Readonly<Record<string, string>> = {
+  egress: "The network of this machine",
   git: "Git with a hostile work tree",
   sandbox: "The embedded sandbox",
   container: "Containers",
-  control: "The control interface and its records",
   files: "Files and their modes",
-  display: "What a person reads",
-} as const;
-export type PromiseGroup = keyof typeof GROUP_TITLES;
+};
 
-export interface SecurityPromise {
+export interface SecurityPromise<Context = RedteamContext> {
   /** `group.name`, stable. */
-  id: `${PromiseGroup}.${string}`;
+  id: string;
   /** One sentence, without its full stop. */
   promise: string;
   attacks: string;
   /** Tries it all. What it throws counts as a hole, because the result is unknown. */
-  run(trial: Trial, context: RedteamContext): Promise<void> | void;
+  run(trial: Trial, context: Context): Promise<void> | void;
 }
 
 export class Skipped extends Error {}

@@ -107,8 +107,8 @@ export function serviceNeeds(plan: Plan): PermissionSet {
 }
 
 /**
- * As much as a broker, because it starts one: but it writes below the temporary directory alone, so that nothing that is
- * installed can be changed by it.
+ * As much as a broker, because it starts sandboxes: but it writes below the temporary directory alone, so that nothing
+ * that is installed can be changed by it.
  */
 export function redteamNeeds(plan: Plan): PermissionSet {
   const { live_socket, roots, temporary, tool_variables } = hostOf(plan);
@@ -120,6 +120,6 @@ export function redteamNeeds(plan: Plan): PermissionSet {
     net: [ANYWHERE],
     run: [ANYWHERE],
     env: tool_variables,
-    sys: [...BROKER_SYS, "umask"],
+    sys: BROKER_SYS,
   });
 }

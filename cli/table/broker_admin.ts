@@ -160,22 +160,23 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
     name: "redteam",
     summary: "Attack this installation, and say for each promise whether it held",
     details:
-      "Runs attacks on every security promise against the installed program, runtime and images, in a folder and on " +
-      "ports of its own: no key is used, nothing is spent, nothing leaves the machine, nothing is left behind. A broker " +
-      "that runs is not disturbed; the modes of its files are checked. Exits with 1 when an attack succeeds.",
+      "Runs attacks on each security promise that a machine has a share in: on its runtime and images, the embedded " +
+      "sandbox, its git, its addresses and the modes of files. It works in a folder and on ports of its own: no key is " +
+      "used, nothing is spent, nothing leaves the machine, nothing is left behind. A broker that runs is not disturbed; " +
+      "the modes of its files are checked. Exits with 1 when an attack succeeds.",
     flags: [
       text(
         "runtime RUNTIME",
         "Whose containers are attacked; by default the setting runtime. deno leaves containers out",
         { choices: RUNTIME_NAMES },
       ),
-      text("only NAME", "A promise, such as egress.server_name, or a group of them, such as egress; may be repeated", {
+      text("only NAME", "A promise, such as git.attributes, or a group of them, such as git; may be repeated", {
         repeatable: true,
       }),
     ],
     examples: [
       { words: "redteam", why: "Everything, in about a minute" },
-      { words: "redteam --only egress --only control.stale_diff", why: "One group and one promise" },
+      { words: "redteam --only container --only git.attributes", why: "One group and one promise" },
       { words: "redteam --json", why: "For a program: each promise with what went through" },
     ],
     ...atHome("required", redteamNeeds),

@@ -21,8 +21,7 @@ export const YOUNG_GENERATION = "--v8-flags=--max-semi-space-size=4";
  * The flags the program is started with: the limit of the young generation, and the kinds of permission that there is a
  * command for. Each call then narrows itself to its own set, item by item. No kind has a list here, because none is known
  * before the call: paths, sockets and hosts are arguments and settings; the variable that holds the key of a model's
- * endpoint has whatever name the settings give it; the program that runs sandboxes may be the very one that runs this; and
- * the runtime's flag does not know the name `umask`, while a Worker's permissions do.
+ * endpoint has whatever name the settings give it; and the program that runs sandboxes may be the very one that runs this.
  */
 export function launchFlags(): string[] {
   const grants = launchGrants();

@@ -22,7 +22,7 @@ import { checkBody } from "../../broker/gateway/rules/mod.ts";
 import { decodeRollup, RollupSchema } from "../../broker/git/pull_request_checks.ts";
 import { parseLine } from "../../broker/task/rows.ts";
 import { isStage } from "../../broker/task/stages.ts";
-import { GOOD_BODIES, LANE_PATHS } from "../../cli/redteam/inputs/gateway.ts";
+import { GOOD_BODIES, LANE_PATHS } from "../attacks/inputs/gateway.ts";
 import { fileErrorCode } from "../../lib/fs.ts";
 import { isOpName, parseArgs } from "../../lib/protocol/parse_args.ts";
 import { TaskdError } from "../../lib/errors.ts";

@@ -11,7 +11,7 @@ import { projectPath } from "./_project_path.ts";
 
 /** Who may, and why. */
 const ALLOWED: Readonly<Record<string, string>> = {
-  "cli/redteam/context.ts": "the attack on modes of files, in a process of its own",
+  "tests/attacks/_try_files.ts": "reads the umask that its caller set, in a process of its own",
   "tests/cli/support/probe.ts": "attempts of a process whose permissions are tried",
 };
 

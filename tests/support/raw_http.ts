@@ -3,7 +3,7 @@
  * half way or come too slowly.
  */
 
-import { latin1, text } from "../../cli/redteam/raw_connections.ts";
+import { latin1, text } from "../attacks/raw_connections.ts";
 
 /** A response, read whole. */
 export interface RawAnswer {

@@ -6,10 +6,10 @@ import { join } from "@std/path/join";
 import type { EgressDecision } from "../../../broker/egress/decision.ts";
 import { EgressProxy, type EgressProxyOptions, type TaskEgress } from "../../../broker/egress/proxy.ts";
 import type { EgressList } from "../../../broker/egress/egress_rules.ts";
-import { RawClient as Client } from "../../../cli/redteam/raw_connections.ts";
+import { RawClient as Client } from "../../attacks/raw_connections.ts";
 import { systemClock, systemRandom } from "../../../lib/clock.ts";
 
-export { latin1, Server, text } from "../../../cli/redteam/raw_connections.ts";
+export { latin1, Server, text } from "../../attacks/raw_connections.ts";
 
 /** A client that speaks in raw bytes. */
 export class RawClient extends Client {

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { INWARD_NAMES } from "../../../cli/redteam/inputs/egress.ts";
+import { INWARD_NAMES } from "../../attacks/inputs/egress.ts";
 import { Bench, Server } from "./_harness.ts";
 
 Deno.test("a name that resolves to an inward address, or to the host's own, is never dialled", async () => {

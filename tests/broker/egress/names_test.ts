@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import { MAX_WILDCARD_NAMES } from "../../../broker/egress/admissions.ts";
-import { ADDRESS_LITERALS, BROKEN_TARGETS, LOOKALIKE_NAMES, OTHER_PORTS } from "../../../cli/redteam/inputs/egress.ts";
+import { ADDRESS_LITERALS, BROKEN_TARGETS, LOOKALIKE_NAMES, OTHER_PORTS } from "../../attacks/inputs/egress.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { Bench, connectHead, credentials, Server } from "./_harness.ts";
 

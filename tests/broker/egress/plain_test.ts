@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { TaskEgress } from "../../../broker/egress/proxy.ts";
-import { SMUGGLING_FIELDS } from "../../../cli/redteam/inputs/egress.ts";
+import { SMUGGLING_FIELDS } from "../../attacks/inputs/egress.ts";
 import { Bench, connectHead, credentials, latin1, Server, text } from "./_harness.ts";
 
 const LIST = { "allowed.example": [80, 8080, 443], "other.example": [80] };

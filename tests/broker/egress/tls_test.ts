@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { BROKEN_HELLOS, NO_HELLOS, OTHER_SERVER_NAMES } from "../../../cli/redteam/inputs/egress.ts";
+import { BROKEN_HELLOS, NO_HELLOS, OTHER_SERVER_NAMES } from "../../attacks/inputs/egress.ts";
 import { Bench, connectHead, latin1, RawClient, Server, text } from "./_harness.ts";
 import { type Certificate, makeCertificate } from "./_certificate.ts";
 

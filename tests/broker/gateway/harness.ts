@@ -7,7 +7,7 @@ import { type Lane, LANES } from "../../../broker/agents.ts";
 import { Gateway, type GatewayOptions } from "../../../broker/gateway/gateway.ts";
 import type { GatewayLease, LeaseOptions, Settlement } from "../../../broker/gateway/lease.ts";
 import { PriceBook } from "../../../broker/gateway/prices.ts";
-export { BODIES } from "../../../cli/redteam/inputs/gateway.ts";
+export { BODIES } from "../../attacks/inputs/gateway.ts";
 import { type Answer, REAL_KEY, type VendorServer, vendorServer } from "./vendor_server.ts";
 
 /** Everything a test works with. */

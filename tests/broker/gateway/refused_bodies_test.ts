@@ -8,7 +8,7 @@ import {
   LANE_PATHS as PATHS,
   turn,
   VENDOR_TOOL_ATTACKS as ATTACKS,
-} from "../../../cli/redteam/inputs/gateway.ts";
+} from "../../attacks/inputs/gateway.ts";
 import { BODIES, type Harness, harness } from "./harness.ts";
 import { json } from "./vendor_server.ts";
 

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { LANES } from "../../../broker/agents.ts";
 import { MAX_CONNECTIONS_PER_PEER } from "../../../broker/gateway/gateway.ts";
 import { ROUTES } from "../../../broker/gateway/routes.ts";
-import { REFUSED_ROUTES, smuggledRequests, wrongTokens } from "../../../cli/redteam/inputs/gateway.ts";
+import { REFUSED_ROUTES, smuggledRequests, wrongTokens } from "../../attacks/inputs/gateway.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { BODIES, eventually, harness, RawClient, rawPost } from "./harness.ts";
 import { ANTHROPIC, gated, json } from "./vendor_server.ts";

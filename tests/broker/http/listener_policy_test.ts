@@ -10,7 +10,7 @@ import {
   strangeHosts,
   strangeOrigins,
   wrongBearers,
-} from "../../../cli/redteam/inputs/control.ts";
+} from "../../attacks/inputs/control.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { headerOf } from "../../support/raw_http.ts";
 import { TestBroker, verdictOf, withBroker } from "./_broker.ts";

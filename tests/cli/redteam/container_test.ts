@@ -4,7 +4,8 @@ import { CONTAINER_PROMISES } from "../../../cli/redteam/container_sandboxes.ts"
 import { loadSettings } from "../../../broker/settings/load.ts";
 import { systemClock, systemRandom } from "../../../lib/clock.ts";
 import { PODMAN, podman, podmanTest, testImages } from "../../support/podman.ts";
-import { allReported, OPTIONS, tryThem, unheld } from "./_context.ts";
+import { OPTIONS, tryThem } from "./_context.ts";
+import { allReported, unheld } from "./verdicts.ts";
 import { naiveContainers } from "./_naive_containers.ts";
 import { longTest } from "../../support/long.ts";
 

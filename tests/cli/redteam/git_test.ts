@@ -3,7 +3,8 @@ import type { DiffFacts } from "../../../broker/git/diff_facts.ts";
 import { PROGRAM_PATHS } from "../../../broker/sandbox/host_programs.ts";
 import type { Surfaces } from "../../../cli/redteam/context.ts";
 import { GIT_PROMISES } from "../../../cli/redteam/git_work_tree.ts";
-import { allReported, tryThem, unheld } from "./_context.ts";
+import { tryThem } from "./_context.ts";
+import { allReported, unheld } from "./verdicts.ts";
 import { longTest } from "../../support/long.ts";
 
 longTest("git holds every promise", async () => {
@@ -12,9 +13,9 @@ longTest("git holds every promise", async () => {
 
 Deno.test("attacks use the git that the host has", async () => {
   const programs = { ...PROGRAM_PATHS, git: ["/nowhere/git"] };
-  const tried = await tryThem(["git.attributes", "control.stale_diff"], { programs });
+  const tried = await tryThem(["git.attributes"], { programs });
   const found = tried.map(({ id, holes }) => [id, holes.every((hole) => hole.includes("/nowhere/git")), holes.length]);
-  assertEquals(found, [["git.attributes", true, 1], ["control.stale_diff", true, 1]]);
+  assertEquals(found, [["git.attributes", true, 1]]);
 });
 
 /** What `git add -A` and a name of every file in the tree would come to, with the repository's own settings in force. */
@@ -54,10 +55,7 @@ async function naiveFacts(_git: unknown, { work_tree }: { work_tree: string }): 
 }
 
 longTest("every promise about git is a hole with a git that trusts the tree", async () => {
-  const surfaces: Partial<Surfaces> = {
-    collectFacts: naiveFacts,
-    parseRepo: (text) => ({ transport: "https", host: "", owner: "", repo: "", clone_url: text, canonical: text }),
-  };
+  const surfaces: Partial<Surfaces> = { collectFacts: naiveFacts };
   const tried = await tryThem(["git"], { surfaces });
   assertEquals(tried.length, GIT_PROMISES.length);
   allReported(tried);

@@ -1,11 +1,12 @@
 /**
- * Writes the promises of tests/cli/redteam/README.md from the catalogue of attacks.
+ * Writes the promises of tests/cli/redteam/README.md from the two catalogues of attacks.
  * `deno run -A tests/cli/redteam/reference.ts` brings the page up to date; a test fails while it is not.
  */
 
 import { PROMISES } from "../../../cli/redteam/catalogue.ts";
 import { groupOf } from "../../../cli/redteam/run_promises.ts";
-import { GROUP_TITLES, type PromiseGroup, type SecurityPromise } from "../../../cli/redteam/security_promise.ts";
+import { GROUP_TITLES, type SecurityPromise } from "../../../cli/redteam/security_promise.ts";
+import { COMMON_GROUPS, COMMON_PROMISES } from "../../attacks/catalogue.ts";
 
 const BEGIN = "<!-- promises: written by tests/cli/redteam/reference.ts -->";
 const END = "<!-- end of promises -->";
@@ -21,12 +22,23 @@ export function withReference(page: string): string {
   return `${page.slice(0, begin + BEGIN.length)}\n\n${renderReference()}\n\n${page.slice(end)}`;
 }
 
+type Row = Pick<SecurityPromise, "id" | "promise" | "attacks">;
+
 function renderReference(): string {
-  const groups = Object.entries(Object.groupBy(PROMISES, groupOf)) as [PromiseGroup, SecurityPromise[]][];
+  return [
+    "## What `taskd redteam` tries",
+    renderGroups(PROMISES, GROUP_TITLES),
+    "## What the tests try",
+    renderGroups(COMMON_PROMISES, COMMON_GROUPS),
+  ].join("\n\n");
+}
+
+function renderGroups(rows: readonly Row[], titles: Readonly<Record<string, string>>): string {
+  const groups = Object.entries(Object.groupBy(rows, groupOf)) as [string, Row[]][];
   return groups.map(([group, promises]) => {
     const rows = promises.map(({ id, promise, attacks }) => `| \`${id}\` | ${cell(promise)} | ${cell(attacks)} |`);
     return [
-      `### ${GROUP_TITLES[group]}`,
+      `### ${titles[group]}`,
       "",
       "| Promise | What it says | What is tried |",
       "| --- | --- | --- |",

@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { EMBEDDED_PROMISES } from "../../../cli/redteam/embedded_sandbox.ts";
-import { allReported, tryThem, unheld } from "./_context.ts";
+import { tryThem } from "./_context.ts";
+import { allReported, unheld } from "./verdicts.ts";
 import { naiveSandbox } from "./_naive_sandbox.ts";
 
 Deno.test("the embedded sandbox holds every promise", async () => {

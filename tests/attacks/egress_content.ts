@@ -5,8 +5,8 @@
 import type { TaskEgress } from "../../broker/egress/proxy.ts";
 import { connectHead, getHead, ProxyBench } from "./_proxy_bench.ts";
 import { BROKEN_HELLOS, NO_HELLOS, OTHER_SERVER_NAMES, SMUGGLING_FIELDS } from "./inputs/egress.ts";
-import type { SecurityPromise } from "./security_promise.ts";
 import { latin1, recorder } from "./raw_connections.ts";
+import type { CommonPromise } from "./context.ts";
 
 const TLS_LIST = { "allowed.example": [443, 8443], "other.example": [443] };
 const HTTP_LIST = { "allowed.example": [80], "other.example": [80] };
@@ -43,7 +43,7 @@ async function tunnel(bench: ProxyBench, target: string, task: TaskEgress, piece
   return status;
 }
 
-export const PASSING_PROMISES: readonly SecurityPromise[] = [
+export const PASSING_PROMISES: readonly CommonPromise[] = [
   {
     id: "egress.server_name",
     promise: "TLS goes to the host that was asked for: not a byte of a hello that names another one, or none, passes",

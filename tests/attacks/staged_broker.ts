@@ -11,7 +11,8 @@ import { BrokerClient } from "../../broker/client/client.ts";
 import { Git } from "../../broker/git/git.ts";
 import type { ServeBrokerOptions } from "../../broker/serve.ts";
 import type { Stage } from "../../broker/task/stages.ts";
-import { type Script, ScriptedModel } from "../model/scripted_model.ts";
+import { makeRepository } from "../../cli/redteam/make_repository.ts";
+import { type Script, ScriptedModel } from "../../cli/model/scripted_model.ts";
 import { HOSTILE_FILES, HOSTILE_SUMMARY } from "./inputs/display.ts";
 import { RawClient, type RawResponse, type ReadTimeout } from "./raw_connections.ts";
 
@@ -215,22 +216,4 @@ async function configure(home: string, { socket, model_url }: { socket: string; 
 function freePort(): number {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   return listener.addr.port;
-}
-
-/** A bare repository with one commit on main. */
-export async function makeRepository(git: Git, root: string): Promise<string> {
-  const git_dir = `${root}/origin.git`;
-  const options = { repository: { git_dir }, attempted: "Cannot make a repository to attack" };
-  await git.run(["init", "--quiet", "--bare", "--template="], options);
-  const stdin = (text: string) => ({ ...options, stdin: new TextEncoder().encode(text) });
-  const blob = await git.text(["hash-object", "-w", "--stdin"], stdin("# app\n"));
-  const tree = await git.text(["mktree"], stdin(`100644 blob ${blob}\tREADME.md\n`));
-  const identity = ["NAME=a", "EMAIL=a@example.com", "DATE=@1700000000 +0000"].map((field) => field.split("="));
-  const env = Object.fromEntries(
-    ["AUTHOR", "COMMITTER"].flatMap((who) => identity.map(([name, value]) => [`GIT_${who}_${name}`, value!])),
-  );
-  const commit = await git.text(["commit-tree", tree, "-m", "first"], { ...options, env });
-  await git.run(["update-ref", "refs/heads/main", commit], options);
-  await git.run(["symbolic-ref", "HEAD", "refs/heads/main"], options);
-  return git_dir;
 }

@@ -4,9 +4,9 @@
  */
 
 import { join } from "@std/path/join";
-import type { Surfaces } from "../../../cli/redteam/context.ts";
-import { systemClock } from "../../../lib/clock.ts";
-import { serveBroker } from "../../../broker/serve.ts";
+import type { Surfaces } from "./context.ts";
+import { systemClock } from "../../lib/clock.ts";
+import { serveBroker } from "../../broker/serve.ts";
 
 /** Starts one. */
 export const naiveBroker: Surfaces["broker"] = async (options) => {

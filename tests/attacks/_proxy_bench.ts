@@ -3,7 +3,7 @@
 import type { EgressProxyOptions, TaskEgress } from "../../broker/egress/proxy.ts";
 import type { EgressDecision } from "../../broker/egress/decision.ts";
 import type { EgressList } from "../../broker/egress/egress_rules.ts";
-import type { RedteamContext, Surfaces } from "./context.ts";
+import type { AttackContext, Surfaces } from "./context.ts";
 import { RawClient, type RawResponse, type ReadTimeout } from "./raw_connections.ts";
 
 export interface ProxyBenchOptions extends Partial<Pick<EgressProxyOptions, "own_addresses" | "connect">> {
@@ -21,7 +21,7 @@ export class ProxyBench implements AsyncDisposable {
   readonly #proxy: ReturnType<Surfaces["proxy"]>;
   readonly #timeout: ReadTimeout;
 
-  private constructor(context: RedteamContext, log_dir: string, options: ProxyBenchOptions) {
+  private constructor(context: AttackContext, log_dir: string, options: ProxyBenchOptions) {
     this.#timeout = context.timeout;
     const { list, names = {}, ports = {}, connect, ...rest } = options;
     this.#proxy = context.surfaces.proxy({ hostname: "127.0.0.1", port: 0 }, {
@@ -45,7 +45,7 @@ export class ProxyBench implements AsyncDisposable {
     });
   }
 
-  static async start(context: RedteamContext, options: ProxyBenchOptions): Promise<ProxyBench> {
+  static async start(context: AttackContext, options: ProxyBenchOptions): Promise<ProxyBench> {
     return new ProxyBench(context, `${await context.folder()}/log`, options);
   }
 

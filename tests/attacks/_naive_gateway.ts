@@ -2,9 +2,9 @@
  * A gateway that puts the key in and passes everything on: every promise about the gateway is broken on it.
  */
 
-import type { Surfaces } from "../../../cli/redteam/context.ts";
-import { latin1, Server, text } from "../../../cli/redteam/raw_connections.ts";
-import type { GatewayOptions } from "../../../broker/gateway/gateway.ts";
+import type { Surfaces } from "./context.ts";
+import { latin1, Server, text } from "./raw_connections.ts";
+import type { GatewayOptions } from "../../broker/gateway/gateway.ts";
 
 /** Starts one. */
 export function naiveGateway({ upstreams }: GatewayOptions): ReturnType<Surfaces["gateway"]> {

@@ -1,7 +1,7 @@
 /** Promises of the listeners: who may ask the broker, and what it takes. */
 
+import type { CommonPromise } from "./context.ts";
 import { FORWARDING_FIELDS, REMOTE_PEERS, strangeHosts, strangeOrigins, wrongBearers } from "./inputs/control.ts";
-import type { SecurityPromise } from "./security_promise.ts";
 import type { StagedBroker } from "./staged_broker.ts";
 
 const LINES = ["GET /tasks", "GET /healthz", "GET /admin/pending", "GET /nowhere", "POST /tasks"];
@@ -19,7 +19,7 @@ async function tasksOf(broker: StagedBroker): Promise<number> {
   return (await broker.client.tasks({ limit: 200 })).tasks.length;
 }
 
-export const CONTROL_PROMISES: readonly SecurityPromise[] = [
+export const CONTROL_PROMISES: readonly CommonPromise[] = [
   {
     id: "control.dns_rebinding",
     promise: "A page whose name was rebound to this machine gets nothing: only the listener's own names are answered",

@@ -2,9 +2,9 @@
  * A forward proxy that checks nothing: every promise about egress is broken on it.
  */
 
-import type { EgressProxyOptions } from "../../../broker/egress/proxy.ts";
-import type { Surfaces } from "../../../cli/redteam/context.ts";
-import { latin1, Server, text } from "../../../cli/redteam/raw_connections.ts";
+import type { EgressProxyOptions } from "../../broker/egress/proxy.ts";
+import type { Surfaces } from "./context.ts";
+import { latin1, Server, text } from "./raw_connections.ts";
 
 /** Starts one. */
 export function naiveProxy(_address: unknown, options: EgressProxyOptions): ReturnType<Surfaces["proxy"]> {

@@ -14,13 +14,14 @@ import {
   VENDOR_TOOL_ATTACKS,
   wrongTokens,
 } from "./inputs/gateway.ts";
-import type { SecurityPromise, Trial } from "./security_promise.ts";
+import type { Trial } from "../../cli/redteam/security_promise.ts";
+import type { CommonPromise } from "./context.ts";
 
 /** What one byte more than is too much. */
 const MAX_BODY_BYTES = 16 << 20;
 
 /** Attacks on a gateway, of which nothing may reach the vendor, while a good request does. */
-function onGateway(attack: (trial: Trial, bench: GatewayBench) => Promise<void>): SecurityPromise["run"] {
+function onGateway(attack: (trial: Trial, bench: GatewayBench) => Promise<void>): CommonPromise["run"] {
   return async (trial, context) => {
     await using bench = await GatewayBench.start(context);
     await attack(trial, bench);
@@ -30,7 +31,7 @@ function onGateway(attack: (trial: Trial, bench: GatewayBench) => Promise<void>)
   };
 }
 
-export const GATEWAY_PROMISES: readonly SecurityPromise[] = [
+export const GATEWAY_PROMISES: readonly CommonPromise[] = [
   {
     id: "gateway.tokens",
     promise: "Without the token of a running task nothing passes",

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import type { Surfaces } from "../../../cli/redteam/context.ts";
-import { EGRESS_PROMISES } from "../../../cli/redteam/egress_destinations.ts";
-import { PASSING_PROMISES } from "../../../cli/redteam/egress_content.ts";
+import type { Surfaces } from "./context.ts";
+import { EGRESS_PROMISES } from "./egress_destinations.ts";
+import { PASSING_PROMISES } from "./egress_content.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveProxy } from "./_naive_proxy.ts";
 

@@ -1,7 +1,7 @@
 /** Promises about what a person reads: nothing that an agent wrote takes hold of the terminal or of the page. */
 
+import type { CommonPromise } from "./context.ts";
 import { HOSTILE_MARKUP, HOSTILE_SUMMARY, isHarmful, TERMINAL_SEQUENCES } from "./inputs/display.ts";
-import type { SecurityPromise } from "./security_promise.ts";
 
 const POLICY: readonly string[] = [
   "default-src 'none'",
@@ -15,7 +15,7 @@ const POLICY: readonly string[] = [
 /** Paths by which a file of the host, or what is no page, would be served. */
 const NO_PAGES = ["/ui/../tasks", "/ui/pages/../../serve.ts", "/ui/pages/_x.ts", "/ui/tasks/<script>", "/etc/passwd"];
 
-export const DISPLAY_PROMISES: readonly SecurityPromise[] = [
+export const DISPLAY_PROMISES: readonly CommonPromise[] = [
   {
     id: "display.terminal",
     promise: "Text of unknown origin is printed with every control and direction character as a visible escape",

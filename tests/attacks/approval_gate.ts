@@ -2,9 +2,9 @@
  * Promises of the approval gate: exactly what was read is what leaves, once, and only when everything was acknowledged.
  */
 
-import type { SecurityPromise } from "./security_promise.ts";
+import type { CommonPromise } from "./context.ts";
 
-export const GATE_PROMISES: readonly SecurityPromise[] = [
+export const GATE_PROMISES: readonly CommonPromise[] = [
   {
     id: "control.stale_diff",
     promise: "An approval names the digest of the change that was read, and every category; any other approves nothing",

@@ -10,15 +10,16 @@ import {
   OTHER_PORTS,
   wrongCredentials,
 } from "./inputs/egress.ts";
-import type { SecurityPromise, Trial } from "./security_promise.ts";
+import type { Trial } from "../../cli/redteam/security_promise.ts";
 import { Server } from "./raw_connections.ts";
+import type { CommonPromise } from "./context.ts";
 
 const LIST = { "example.com": [443], "*.wild.example": [443] };
 /** More names below one wildcard than a task may use. */
 const MANY_NAMES = 520;
 
 /** Attacks on a proxy, for which nothing may be looked up or dialled, while what is listed can be reached. */
-function onProxy(attack: (trial: Trial, bench: ProxyBench, task: TaskEgress) => Promise<void>): SecurityPromise["run"] {
+function onProxy(attack: (trial: Trial, bench: ProxyBench, task: TaskEgress) => Promise<void>): CommonPromise["run"] {
   return async (trial, context) => {
     await using server = Server.echo();
     await using bench = await ProxyBench.start(context, { list: LIST, ports: { 443: server.port } });
@@ -29,7 +30,7 @@ function onProxy(attack: (trial: Trial, bench: ProxyBench, task: TaskEgress) => 
   };
 }
 
-export const EGRESS_PROMISES: readonly SecurityPromise[] = [
+export const EGRESS_PROMISES: readonly CommonPromise[] = [
   {
     id: "egress.unlisted_names",
     promise: "A name that is not on the list is refused, and no DNS query is made for it",

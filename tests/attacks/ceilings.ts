@@ -3,9 +3,7 @@
 import { Admission, type AdmissionOptions } from "../../broker/admission/admission.ts";
 import { ledgerPath } from "../../broker/admission/ledger_file.ts";
 import { newTaskId } from "../../broker/task/ids.ts";
-import { makeLink } from "./_special_files.ts";
-import type { RedteamContext } from "./context.ts";
-import type { SecurityPromise } from "./security_promise.ts";
+import type { AttackContext, CommonPromise } from "./context.ts";
 
 const START = { lane: "vendor_a", auth: "api_key", agent: "agent_a" } as const;
 const SETTINGS: AdmissionOptions["settings"] = {
@@ -20,7 +18,7 @@ const SETTINGS: AdmissionOptions["settings"] = {
 };
 
 /** An audit directory with a ledger of one finished start that has cost a dollar. */
-async function site(context: RedteamContext): Promise<string> {
+async function site(context: AttackContext): Promise<string> {
   const audit_root = await context.folder();
   const admission = await Admission.open({ audit_root, settings: SETTINGS, clock: context.clock });
   const claim = admission.claim(START);
@@ -34,7 +32,7 @@ async function site(context: RedteamContext): Promise<string> {
 
 /** Whether a start is admitted by what is in the directory. */
 async function admits(
-  context: RedteamContext,
+  context: AttackContext,
   audit_root: string,
   changes: Partial<AdmissionOptions["settings"]> = {},
 ): Promise<boolean> {
@@ -65,12 +63,12 @@ const DAMAGE: Readonly<Record<string, (path: string) => void | Promise<void>>> =
   "a directory in its place": (path) => (Deno.removeSync(path), Deno.mkdirSync(path)),
   "a link in its place": async (path) => {
     await Deno.remove(path);
-    await makeLink("/dev/null", path);
+    await Deno.symlink("/dev/null", path);
   },
   "larger than any ledger": (path) => Deno.truncateSync(path, 2 ** 30),
 };
 
-export const LEDGER_PROMISES: readonly SecurityPromise[] = [
+export const LEDGER_PROMISES: readonly CommonPromise[] = [
   {
     id: "control.damaged_ledger",
     promise: "A ledger that is damaged or cannot be read refuses starts; it never makes room",

@@ -2,7 +2,7 @@
 
 import { bearer, GatewayBench, type VendorAnswer } from "./_gateway_bench.ts";
 import { BODIES, LANE_PATHS } from "./inputs/gateway.ts";
-import type { SecurityPromise } from "./security_promise.ts";
+import type { CommonPromise } from "./context.ts";
 
 const PATH = LANE_PATHS.vendor_a;
 
@@ -37,7 +37,7 @@ const ECHOES: Readonly<Record<string, VendorAnswer>> = {
   },
 };
 
-export const LIMIT_PROMISES: readonly SecurityPromise[] = [
+export const LIMIT_PROMISES: readonly CommonPromise[] = [
   {
     id: "gateway.request_cap",
     promise: "A task makes as many requests as it may and not one more",

@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
-import { GATEWAY_PROMISES } from "../../../cli/redteam/gateway_requests.ts";
-import { LIMIT_PROMISES } from "../../../cli/redteam/gateway_limits.ts";
+import { GATEWAY_PROMISES } from "./gateway_requests.ts";
+import { LIMIT_PROMISES } from "./gateway_limits.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveGateway } from "./_naive_gateway.ts";
-import { longTest } from "../../support/long.ts";
+import { longTest } from "../support/long.ts";
 
 Deno.test("the gateway holds every promise", async () => {
   assertEquals(unheld(await tryThem(["gateway"])), []);

@@ -4,7 +4,7 @@ import { randomHex } from "../../lib/clock.ts";
 import { type Lane, LANES } from "../../broker/agents.ts";
 import type { GatewayLease, LeaseOptions } from "../../broker/gateway/lease.ts";
 import { PriceBook } from "../../broker/gateway/prices.ts";
-import type { RedteamContext, Surfaces } from "./context.ts";
+import type { AttackContext, Surfaces } from "./context.ts";
 import { RawClient } from "./raw_connections.ts";
 
 export interface Arrived {
@@ -22,12 +22,12 @@ export class GatewayBench implements AsyncDisposable {
   /** The operator's key: nothing that a client sees may have it. */
   readonly key: string;
   answer: VendorAnswer = () => Response.json({});
-  readonly #context: RedteamContext;
+  readonly #context: AttackContext;
   readonly #vendor: Deno.HttpServer<Deno.NetAddr>;
   #gateway!: Awaited<ReturnType<Surfaces["gateway"]>>;
   #tasks = 0;
 
-  private constructor(context: RedteamContext) {
+  private constructor(context: AttackContext) {
     this.#context = context;
     this.key = `sk-redteam-${randomHex(context.random, 16)}`;
     this.#vendor = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
@@ -38,7 +38,7 @@ export class GatewayBench implements AsyncDisposable {
     });
   }
 
-  static async start(context: RedteamContext): Promise<GatewayBench> {
+  static async start(context: AttackContext): Promise<GatewayBench> {
     const bench = new GatewayBench(context);
     const upstream = { base_url: `http://127.0.0.1:${bench.#vendor.addr.port}`, api_key: bench.key };
     try {
