@@ -4,7 +4,6 @@
  */
 
 import { stringify } from "@std/yaml/stringify";
-import { walk } from "@std/fs/walk";
 import { join } from "@std/path/join";
 import { BrokerClient } from "../../broker/client/client.ts";
 import { TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
@@ -38,7 +37,6 @@ export interface BrokerHomeOptions {
 const MODEL = "scripted-model";
 export const PRICES = { input: 3, output: 15 };
 export const BUDGET_USD = 0.5;
-export const BLOCKED_PATHS = "deploy/**";
 const SECOND_LOOK_PATHS = "billing/**";
 export class BrokerHome {
   /** The directory that `HOME` names. */
@@ -80,16 +78,6 @@ export class BrokerHome {
     const { signal } = this.#process;
     return DaemonProcess.start(["start"], this.#process, () => new BrokerClient({ socket: this.socket }, { signal }));
   }
-
-  /** Every file below `~/.taskd` in which `text` stands. */
-  async filesWith(text: string): Promise<string[]> {
-    const found: string[] = [];
-    const needle = new TextEncoder().encode(text);
-    for await (const { path, isFile } of walk(this.taskd, { includeDirs: false })) {
-      if (isFile && includes(await Deno.readFile(path), needle)) found.push(path.slice(this.taskd.length + 1));
-    }
-    return found.sort();
-  }
 }
 
 /** Only what a program needs to run: no key and no setting of the operator's. */
@@ -121,13 +109,6 @@ function configuration({ runtime, model_url, store_socket }: BrokerHomeOptions, 
     broker: { socket },
     branch_store: { socket: store_socket },
     compat: { base_url: model_url, api_key_env: "DEMO_API_KEY", model: MODEL, prices: { [MODEL]: PRICES } },
-    diff_policy: { blocked_paths: [BLOCKED_PATHS], second_look_paths: [SECOND_LOOK_PATHS] },
+    diff_policy: { second_look_paths: [SECOND_LOOK_PATHS] },
   });
-}
-
-function includes(bytes: Uint8Array, needle: Uint8Array): boolean {
-  for (let at = bytes.indexOf(needle[0]!); at >= 0; at = bytes.indexOf(needle[0]!, at + 1)) {
-    if (needle.every((byte, index) => bytes[at + index] === byte)) return true;
-  }
-  return false;
 }

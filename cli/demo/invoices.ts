@@ -16,10 +16,11 @@ export const CORRECTION = "UPDATE invoices SET cents = CAST(round(price * 100) A
 const ROWS = [[19.99, 3], [4.35, 2], [8.2, 5], [12.5, 2], [1.15, 10]] as const;
 
 export class Invoices implements AsyncDisposable {
-  /** Of all invoices, in cents, as the wrong program stored it. */
-  static readonly wrong_cents = sum(Math.trunc);
-  /** As it should be. */
-  static readonly right_cents = sum(Math.round);
+  /** The sum of all invoices as it should be. */
+  static readonly right_cents = ROWS.reduce(
+    (total, [price, quantity]) => total + Math.round(price * 100) * quantity,
+    0,
+  );
   readonly socket: string;
   readonly #dir: string;
   readonly #store: string;
@@ -60,16 +61,7 @@ export class Invoices implements AsyncDisposable {
     }
   }
 
-  async branches(): Promise<string[]> {
-    const { branches } = await this.#daemon!.client.call("branches", { db: INVOICES });
-    return branches.map(({ branch }) => branch).sort();
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#daemon?.[Symbol.asyncDispose]();
   }
-}
-
-function sum(rounded: (cents: number) => number): number {
-  return ROWS.reduce((total, [price, quantity]) => total + rounded(price * 100) * quantity, 0);
 }

@@ -41,8 +41,8 @@ export function countOrders(status: string): string {
 
 /** One order of one product; its number comes back once it is committed. */
 function order({ shop, status }: OrderOptions, number: number): string[] {
-  const customer = 1 + (number * 7_919) % shop.rows.customers!;
-  const product = 1 + (number * 104_729) % shop.rows.products!;
+  const customer = 1 + (number * 7_919) % shop.rows.customers;
+  const product = 1 + (number * 104_729) % shop.rows.products;
   return [
     "BEGIN IMMEDIATE",
     `INSERT INTO orders (customer_id, placed_at, status) VALUES (${customer}, '2025-01-01 12:00:00', '${status}')`,

@@ -8,7 +8,7 @@ Deno.test("placeOrders() counts exactly the orders that are in the database", as
   const dir = await Deno.makeTempDir();
   try {
     const path = join(dir, "shop.db");
-    const shop = buildShop(path, { size_mb: 12 });
+    const shop = buildShop(path, 3);
     const program = await findSqlProgram();
     const placed = await placeOrders(program, { path, shop, status: "test" }, (acknowledged) => acknowledged >= 50);
     assert(placed >= 50);

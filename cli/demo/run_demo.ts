@@ -1,6 +1,6 @@
 /**
  * The demo: both halves of taskd on real input, in half a minute. An agent fixes a program and the data that it stored,
- * and one approval pushes the one and promotes the other; then migrations are tried on branches of a larger database.
+ * and one approval pushes the one and promotes the other; then a migration is tried on a branch of a larger database.
  *
  * It works in a temporary directory, with daemons of its own and a home directory of theirs, and leaves nothing behind:
  * not when it ends, not when it fails, not on Ctrl-C. Every statement that it prints is checked.
@@ -60,7 +60,7 @@ export async function runDemo(
     const program = await findSqlProgram(io.signal);
     narrator.chapter("An agent fixes a program and its data, and a person decides what leaves");
     const code = await tellCodeStory({ ...common, host, dir: await folder(dir, "code"), runtime, colour });
-    narrator.chapter("Three migrations on branches of one database, while an application writes");
+    narrator.chapter("A migration on a branch of a database, while an application writes");
     const data = await tellDataStory({ ...common, dir: await folder(dir, "data"), size_mb, program });
     const duration_ms = performance.now() - start;
     narrator.say(

@@ -1,7 +1,6 @@
 /**
- * A model that follows a script: an OpenAI-compatible endpoint on this machine, so that an agent can be shown or attacked
- * at work without a network, a key or a bill. It keeps what it was asked and by whom, to be compared with what the broker
- * says.
+ * A model that follows a script: an OpenAI-compatible endpoint on this machine, so that an agent can be shown
+ * at work without a network, a key or a bill. It keeps what it was asked, to be compared with what the broker reports.
  */
 
 import { ServerSentEventStream } from "@std/http/server-sent-event-stream";
@@ -18,7 +17,6 @@ export interface Script {
 }
 
 interface AskedModel {
-  authorization: string;
   body: string;
   usage: { prompt_tokens: number; completion_tokens: number };
 }
@@ -36,13 +34,10 @@ export class ScriptedModel implements AsyncDisposable {
   readonly asked: AskedModel[] = [];
   readonly #scripts: readonly Script[];
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
-  readonly #beforeFirst: () => Promise<void>;
-  #first: Promise<void> | undefined;
 
-  /** Listens on a free port of this machine; `beforeFirst` is done before the first answer, while an agent waits for it. */
-  constructor(scripts: readonly Script[], beforeFirst: () => Promise<void> = () => Promise.resolve()) {
+  /** Listens on a free port of this machine. */
+  constructor(scripts: readonly Script[]) {
     this.#scripts = scripts;
-    this.#beforeFirst = beforeFirst;
     const options = { hostname: "127.0.0.1", port: 0, onListen: () => {} };
     this.#server = Deno.serve(options, (request) => this.#answer(request));
   }
@@ -72,8 +67,7 @@ export class ScriptedModel implements AsyncDisposable {
       prompt_tokens: Math.ceil(body.length / CHARS_PER_TOKEN),
       completion_tokens: Math.ceil(JSON.stringify(message).length / CHARS_PER_TOKEN),
     };
-    this.asked.push({ authorization: request.headers.get("authorization") ?? "", body, usage });
-    await (this.#first ??= this.#beforeFirst());
+    this.asked.push({ body, usage });
     const finish_reason = message.tool_calls.length === 0 ? "stop" : "tool_calls";
     return asked.stream === true ? streamed(message, finish_reason, usage) : Response.json({
       id: "scripted",

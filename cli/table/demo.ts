@@ -35,7 +35,7 @@ export const DEMO_COMMANDS: readonly CommandSpec[] = commands("Program", [
     summary: "Show both halves on real input, in half a minute",
     details:
       "An agent with a scripted model fixes a program and its data, and one approval pushes the one and promotes " +
-      "the other; then migrations are tried on branches of a shop's database while an application writes to it. It " +
+      "the other; then a migration is tried on a branch of a shop's database while an application writes to it. It " +
       "works in a temporary directory, with daemons and a home directory of its own, and leaves nothing behind. It " +
       "needs git and an SQLite client (the sqlite3 shell or Python 3), and no network, key or container.",
     flags: [

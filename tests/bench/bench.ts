@@ -3,7 +3,7 @@
  */
 
 import { join } from "@std/path/join";
-import { buildShop } from "../../cli/demo/shop.ts";
+import { buildShop } from "./shop.ts";
 import type { Figure, Skip, Target, Unit } from "./figures.ts";
 import { freeBytes, type Place } from "./file_systems.ts";
 import { run } from "./process.ts";
