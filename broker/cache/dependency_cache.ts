@@ -5,15 +5,14 @@
  *   on the disk. A setup that failed, was killed, or whose broker was, leaves nothing that anyone reads.
  * - A setup phase writes to a private copy. The agent sees the entry read-only.
  * - The key covers the repository, so what one repository's packages write, no other repository reads.
- * - The entries together stay within the quota. The longest unused goes first; one that is in use, by any process,
- *   stays.
+ * - The entries together stay within the quota. The longest unused goes first; one that is in use stays.
+ * - One broker has a cache at a time.
  */
 
 import { type Clock, type RandomBytes, systemRandom } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
 import type { SetupEvidence } from "../task/schema.ts";
-import { type CacheEntry, CacheFolder } from "./_folder.ts";
-import { CacheStore, type FileLock, type Staging } from "./_cache_store.ts";
+import { type CacheEntry, CacheStore, type Staging } from "./_cache_store.ts";
 import { type CacheInputs, cacheKey, KEY_PREFIX_LENGTH } from "./cache_key.ts";
 import { DEPS } from "./package_managers.ts";
 import { copyTree, settleTree } from "./cached_trees.ts";
@@ -83,18 +82,17 @@ export class DependencyCache {
    * Opens a cache, removes what crashes have left and evicts what a smaller quota has no room for. To be called when no
    * sandbox of an earlier process runs any more.
    *
-   * @throws {TaskdError} `denied`, `no_space` or `unavailable`.
+   * @throws {TaskdError} `denied`, `no_space` or `unavailable`; `broker_running` while another broker has it.
    */
   static async open(options: DependencyCacheOptions): Promise<DependencyCache> {
     const { cache_root, quota_bytes, clock, random = systemRandom, onWarning = () => {} } = options;
     if (quota_bytes <= 0) return new DependencyCache(undefined, options);
-    const store = new CacheStore(new CacheFolder(cache_root), { quota_bytes, clock, random, onWarning });
-    await store.open();
+    const store = await CacheStore.open(cache_root, { quota_bytes, clock, random, onWarning });
     return new DependencyCache(store, options);
   }
 
-  async entries(): Promise<CacheEntry[]> {
-    return await this.#store?.entries() ?? [];
+  entries(): CacheEntry[] {
+    return this.#store?.entries() ?? [];
   }
 
   /**
@@ -108,26 +106,26 @@ export class DependencyCache {
     if (request.lockfiles.length === 0) return disabledUse("disabled: no lockfile");
     const { repo, signal } = request;
     const key = cacheKey(request);
-    const { staging, lock } = await store.begin(key);
-    if (lock === undefined) return new TaskCacheUse(store, { key, repo, staging });
+    const staging = store.stage();
+    if (!store.begin(key)) return new TaskCacheUse(store, { key, repo, staging, holds: false });
     try {
       await copyTree(store.depsOf(key), staging.deps, {
         clock: this.#clock,
         signal,
       });
-      return new TaskCacheUse(store, { key, repo, staging, lock });
+      return new TaskCacheUse(store, { key, repo, staging, holds: true });
     } catch (error) {
       await store.abort(staging);
-      store.release(lock);
+      store.finish(key);
       if (signal?.aborted || !hasCode(error, "not_found", "unavailable")) throw error;
       // It was damaged and counts as absent.
       this.#onWarning(`The cache entry ${key.slice(0, KEY_PREFIX_LENGTH)} cannot be read: ${error.message}`);
       await store.evict(key);
-      return new TaskCacheUse(store, { key, repo, staging: await store.stage() });
+      return new TaskCacheUse(store, { key, repo, staging: store.stage(), holds: false });
     }
   }
 
-  /** Gives every lock up at once, as the end of the process does. What is not committed goes at the next opening. */
+  /** Gives it up at once, as the end of the process does. What is not committed goes at the next opening. */
   close(): void {
     this.#store?.close();
   }
@@ -148,7 +146,8 @@ interface TaskCacheUseOptions {
   key: string;
   repo: string;
   staging: Staging;
-  lock?: FileLock;
+  /** Whether it uses the entry of its key. */
+  holds: boolean;
 }
 
 class TaskCacheUse implements CacheUse {
@@ -158,17 +157,17 @@ class TaskCacheUse implements CacheUse {
   readonly #key: string;
   readonly #repo: string;
   #staging: Staging | undefined;
-  #lock: FileLock | undefined;
+  #holds: boolean;
   #committed: Promise<CacheCommit> | undefined;
   #released: Promise<void> | undefined;
 
-  constructor(store: CacheStore, { key, repo, staging, lock }: TaskCacheUseOptions) {
+  constructor(store: CacheStore, { key, repo, staging, holds }: TaskCacheUseOptions) {
     this.#store = store;
     this.#key = key;
     this.#repo = repo;
     this.#staging = staging;
-    this.#lock = lock;
-    this.participation = lock === undefined ? "miss" : "hit";
+    this.#holds = holds;
+    this.participation = holds ? "hit" : "miss";
     this.key_prefix = key.slice(0, KEY_PREFIX_LENGTH);
   }
 
@@ -177,7 +176,7 @@ class TaskCacheUse implements CacheUse {
   }
 
   get agent_mount(): CacheMount | undefined {
-    return this.#lock && { source: this.#store.depsOf(this.#key), target: DEPS, writable: false };
+    return this.#holds ? { source: this.#store.depsOf(this.#key), target: DEPS, writable: false } : undefined;
   }
 
   commit(): Promise<CacheCommit> {
@@ -193,24 +192,24 @@ class TaskCacheUse implements CacheUse {
     if (staging === undefined) return { kept: false, reason: "it was released" };
     try {
       // What is there already was made by the same setup.
-      if (this.#lock !== undefined) return { kept: true };
+      if (this.#holds) return { kept: true };
       const bytes = await settleTree(staging.deps);
-      const published = await this.#store.publish(staging, { key: this.#key, repo: this.#repo, bytes });
-      this.#lock = published.lock;
-      if (published.reason !== undefined) return { kept: false, reason: published.reason };
-      return { kept: true };
+      const reason = await this.#store.publish(staging, { key: this.#key, repo: this.#repo, bytes });
+      this.#holds = reason === undefined;
+      return reason === undefined ? { kept: true } : { kept: false, reason };
     } finally {
       this.#staging = undefined;
-      if (this.#lock !== staging.lock) await this.#store.abort(staging);
+      await this.#store.abort(staging);
     }
   }
 
   async #release(): Promise<void> {
     // The caller received the error.
     await this.#committed?.catch(() => {});
-    const [staging, lock] = [this.#staging, this.#lock];
-    this.#staging = this.#lock = undefined;
+    const [staging, holds] = [this.#staging, this.#holds];
+    this.#staging = undefined;
+    this.#holds = false;
     if (staging !== undefined) await this.#store.abort(staging);
-    if (lock !== undefined) await this.#store.finish(this.#key, lock);
+    if (holds) this.#store.finish(this.#key);
   }
 }

@@ -1,43 +1,41 @@
 /**
- * Random histories of tasks in two processes, crashes included, held to a model of a few lines: which entries there are,
+ * Random histories of tasks, crashes included, held to a model of a few lines: which entries there are,
  * in which order they would be evicted, what is in them, who hits and who misses.
  */
 
 import { assertEquals } from "@std/assert";
 import fc from "../../packages/fast_check.ts";
-import type { CacheUse, DependencyCache } from "../../../broker/cache/dependency_cache.ts";
+import type { CacheUse } from "../../../broker/cache/dependency_cache.ts";
 import { BLOCK, fill, makeCacheWorld, request } from "./_cache.ts";
 import { scaled, scaledTest } from "../../support/long.ts";
 
 const QUOTA_BLOCKS = 8;
 
 type Step =
-  | { do: "begin"; process: number; repo: string }
+  | { do: "begin"; repo: string }
   | { do: "commit"; task: number; blocks: number }
   | { do: "release"; task: number }
-  | { do: "crash"; process: number };
+  | { do: "crash" };
 
-const process = fc.nat({ max: 1 });
 const task = fc.nat({ max: 5 });
 const STEPS: fc.Arbitrary<Step[]> = fc.array(
   fc.oneof(
     {
       weight: 4,
-      arbitrary: fc.record({ do: fc.constant("begin" as const), process, repo: fc.constantFrom(..."abcd") }),
+      arbitrary: fc.record({ do: fc.constant("begin" as const), repo: fc.constantFrom(..."abcd") }),
     },
     {
       weight: 4,
       arbitrary: fc.record({ do: fc.constant("commit" as const), task, blocks: fc.integer({ min: 1, max: 9 }) }),
     },
     { weight: 3, arbitrary: fc.record({ do: fc.constant("release" as const), task }) },
-    { weight: 1, arbitrary: fc.record({ do: fc.constant("crash" as const), process }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("crash" as const) }) },
   ),
   { minLength: 1, maxLength: 40, size: "max" },
 );
 
 interface ModelTask {
   use: CacheUse;
-  process: number;
   repo: string;
   content: string;
   hit: boolean;
@@ -81,19 +79,19 @@ scaledTest("the cache is what its model says, whatever tasks and crashes do in w
   await fc.assert(
     fc.asyncProperty(STEPS, async (steps) => {
       await using world = await makeCacheWorld();
-      const caches = [await world.open(QUOTA_BLOCKS), await world.open(QUOTA_BLOCKS)];
+      let cache = await world.open(QUOTA_BLOCKS);
       const model = new Model();
       let number = 0;
       for (const step of steps) {
         await act(step, `content ${number++}`);
-        await compare(caches[number % 2]!);
+        await compare();
       }
 
       async function act(step: Step, content: string): Promise<void> {
         if (step.do === "begin") {
           if (model.tasks.length > 5) return;
-          const { process, repo } = step;
-          const use = await caches[process]!.use(request(repo));
+          const { repo } = step;
+          const use = await cache.use(request(repo));
           const entry = model.find(repo);
           assertEquals(use.participation, entry === undefined ? "miss" : "hit");
           if (entry !== undefined) {
@@ -101,7 +99,7 @@ scaledTest("the cache is what its model says, whatever tasks and crashes do in w
             assertEquals(await Deno.readTextFile(`${use.setup_mount!.source}/file0`), entry.content);
           }
           const hit = entry !== undefined;
-          model.tasks.push({ use, process, repo, content, hit, holds: hit, committed: false });
+          model.tasks.push({ use, repo, content, hit, holds: hit, committed: false });
         } else if (step.do === "commit") {
           const task = model.tasks[step.task % Math.max(1, model.tasks.length)];
           if (task === undefined || task.committed) return;
@@ -118,14 +116,14 @@ scaledTest("the cache is what its model says, whatever tasks and crashes do in w
           await task.use.release();
           if (task.holds) model.touch(task.repo);
         } else {
-          caches[step.process]!.close();
-          model.tasks = model.tasks.filter(({ process }) => process !== step.process);
-          caches[step.process] = await world.open(QUOTA_BLOCKS);
+          cache.close();
+          model.tasks = [];
+          cache = await world.open(QUOTA_BLOCKS);
         }
       }
 
-      async function compare(cache: DependencyCache): Promise<void> {
-        const entries = await cache.entries();
+      async function compare(): Promise<void> {
+        const entries = cache.entries();
         assertEquals(
           entries.map(({ repo, bytes }) => ({ repo: repo.slice(-1), blocks: bytes / BLOCK })),
           model.entries.map(({ repo, blocks }) => ({ repo, blocks })),
