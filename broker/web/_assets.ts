@@ -7,6 +7,8 @@ import decided from "../task/decided.ts" with { type: "text" };
 import page_proof from "../task/page_proof.ts" with { type: "text" };
 import seen from "../task/seen.ts" with { type: "text" };
 import shown from "../task/shown.ts" with { type: "text" };
+import concat from "../../lib/concat.ts" with { type: "text" };
+import server_sent_events from "../../lib/http/server_sent_events.ts" with { type: "text" };
 import canonical_json from "../../lib/text/canonical_json.ts" with { type: "text" };
 import characters from "../../lib/text/characters.ts" with { type: "text" };
 import commit_address from "../../lib/text/commit_address.ts" with { type: "text" };
@@ -18,7 +20,6 @@ import decision from "./pages/decision.ts" with { type: "text" };
 import diff from "./pages/diff.ts" with { type: "text" };
 import diff_view from "./pages/diff_view.ts" with { type: "text" };
 import dom from "./pages/dom.ts" with { type: "text" };
-import events from "./pages/events.ts" with { type: "text" };
 import evidence from "./pages/evidence.ts" with { type: "text" };
 import format from "./pages/format.ts" with { type: "text" };
 import gate from "./pages/gate.ts" with { type: "text" };
@@ -84,7 +85,8 @@ export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   diff,
   diff_view,
   dom,
-  events,
+  concat,
+  server_sent_events,
   evidence,
   format,
   gate,

@@ -18,21 +18,22 @@ async function get(path: string): Promise<{ type: string | null; body: string }>
 Deno.test("every module of the pages is carried by the program", () => {
   const files = [...Deno.readDirSync(PAGES)].map(({ name }) => name).filter((name) => !name.endsWith("_test.ts"));
   // The table of characters and what was seen are the terminal's: the very same text.
-  for (
-    const path of [
-      "../../lib/text/canonical_json.ts",
-      "../../lib/text/characters.ts",
-      "../../lib/text/commit_address.ts",
-      "../task/decided.ts",
-      "../task/page_proof.ts",
-      "../task/seen.ts",
-      "../task/shown.ts",
-    ]
-  ) {
-    assertEquals(MODULES.get(/(\w+)\.ts$/.exec(path)![1]!), Deno.readTextFileSync(new URL(path, import.meta.url)));
+  const shared = [
+    "../../lib/concat.ts",
+    "../../lib/http/server_sent_events.ts",
+    "../../lib/text/canonical_json.ts",
+    "../../lib/text/characters.ts",
+    "../../lib/text/commit_address.ts",
+    "../task/decided.ts",
+    "../task/page_proof.ts",
+    "../task/seen.ts",
+    "../task/shown.ts",
+  ];
+  const nameOf = (path: string) => path.slice(path.lastIndexOf("/") + 1);
+  for (const path of shared) {
+    assertEquals(MODULES.get(nameOf(path).slice(0, -3)), Deno.readTextFileSync(new URL(path, import.meta.url)));
   }
-  const shared = ["canonical_json.ts", "characters.ts", "commit_address.ts", "decided.ts", "page_proof.ts", "seen.ts"];
-  assertEquals([...MODULES.keys()].map((name) => `${name}.ts`).sort(), [...files, ...shared, "shown.ts"].sort());
+  assertEquals([...MODULES.keys()].map((name) => `${name}.ts`).sort(), [...files, ...shared.map(nameOf)].sort());
 });
 
 Deno.test("the program carries every part of the style sheet, with media rules last", async () => {

@@ -6,7 +6,7 @@ import type { PendingTask, Problem, TaskEventView, TaskList, TaskView } from "..
 import type { DatabaseDiffQuery, DatabaseRows } from "../../task/row_pages.ts";
 import type { TrustBrief } from "../../task/schema.ts";
 import type { Seen } from "../../task/stages.ts";
-import { EventReader } from "./events.ts";
+import { EventParser, type ServerSentEvent } from "../../../lib/http/server_sent_events.ts";
 
 /** A refusal of the broker, or no answer at all. */
 export class ApiError extends Error {
@@ -107,10 +107,11 @@ export class Api {
         onLink(true);
         // Nothing more is to come.
         if (status === 204) return;
-        const reader = new EventReader();
-        const decoder = new TextDecoder();
+        const events: ServerSentEvent[] = [];
+        const parser = new EventParser((event) => events.push(event));
         for await (const chunk of body ?? []) {
-          for (const event of reader.feed(decoder.decode(chunk, { stream: true }))) {
+          parser.push(chunk);
+          for (const event of events.splice(0)) {
             failures = 0;
             if (event.event === "error") throw new ApiError(500, JSON.parse(event.data));
             if (event.id !== undefined) last = event.id;

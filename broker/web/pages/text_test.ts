@@ -1,7 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../../tests/packages/fast_check.ts";
 import { pieces } from "./code.ts";
-import { EventReader } from "./events.ts";
 import { ago, cost, dollars, duration, opening, repoName } from "./format.ts";
 import { oddities } from "../../../lib/text/characters.ts";
 import { DAYS, perDay } from "./sparkline.ts";
@@ -86,16 +85,6 @@ Deno.test("oddities() finds what a reader would not see, and leaves ordinary tex
 Deno.test("oddities() takes no long time for a long word of another alphabet", () => {
   const found = oddities("\u0430".repeat(20_000));
   assertEquals(found, []);
-});
-
-Deno.test("EventReader reads events however the stream is cut", () => {
-  const stream = 'retry: 1000\n\n: hello\nid: 7\nevent: stage\ndata: {"a":\ndata: 1}\r\n\ndata: x\n\nevent: empty\n\n';
-  const whole = [{ id: "7", event: "stage", data: '{"a":\n1}' }, { event: "message", data: "x" }];
-  fc.assert(fc.property(fc.array(fc.nat(stream.length)), (cuts) => {
-    const reader = new EventReader();
-    const at = [0, ...cuts.sort((a, b) => a - b), stream.length];
-    assertEquals(at.flatMap((start, index) => reader.feed(stream.slice(start, at[index + 1] ?? start))), whole);
-  }));
 });
 
 Deno.test("money that is not known is never shown as nothing", () => {
