@@ -57,21 +57,24 @@ function refused(trial: Trial, got: ReadonlyMap<string, string>, prefix = "no: "
 }
 
 /** Counts its connections, and greets each with a word. */
-class Greeter implements Disposable {
+class Greeter implements AsyncDisposable {
   readonly #listener: Deno.TcpListener;
+  readonly #greeting: Promise<void>;
   accepted = 0;
 
   constructor(hostname: string, port: number, word: string) {
     this.#listener = Deno.listen({ hostname, port });
-    void this.#greet(new TextEncoder().encode(word));
+    this.#greeting = this.#greet(new TextEncoder().encode(word));
   }
 
   get port(): number {
     return this.#listener.addr.port;
   }
 
-  [Symbol.dispose](): void {
+  /** Afterwards its port is free: the system has it until the last wait for a connection has ended. */
+  async [Symbol.asyncDispose](): Promise<void> {
     this.#listener.close();
+    await this.#greeting;
   }
 
   async #greet(word: Uint8Array): Promise<void> {
@@ -120,10 +123,10 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
       const network = await networkFor(trial, context);
       const { gateway_ip: gateway } = network;
       const host = lanAddress(gateway);
-      using _gateway = new Greeter(gateway, GATEWAY_PORT, "the gateway");
-      using _proxy = new Greeter(gateway, PROXY_PORT, "the proxy");
-      using other = new Greeter(gateway, 0, "another port");
-      using own = new Greeter(host, 0, "the host");
+      await using _gateway = new Greeter(gateway, GATEWAY_PORT, "the gateway");
+      await using _proxy = new Greeter(gateway, PROXY_PORT, "the proxy");
+      await using other = new Greeter(gateway, 0, "another port");
+      await using own = new Greeter(host, 0, "the host");
       const { run: sibling, said } = await startScript(context, network, { script: SIBLING_SCRIPT, word: "ready" });
       let got: Map<string, string>;
       try {
@@ -147,7 +150,7 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     attacks: "nft, namespaces of its own, the entrypoint again, set-uid, capabilities taken back, forwarding",
     async run(trial, context) {
       const network = await networkFor(trial, context);
-      using other = new Greeter(network.gateway_ip, 0, "another port");
+      await using other = new Greeter(network.gateway_ip, 0, "another port");
       const script = firewallAttacks({ gateway: network.gateway_ip, other_port: other.port });
       const got = await attempts(context, network, { script });
       for (const [name, what] of got) {
@@ -201,8 +204,8 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     attacks: "The gateway's port from a sandbox of a setup phase",
     async run(trial, context) {
       const network = await networkFor(trial, context);
-      using gateway = new Greeter(network.gateway_ip, GATEWAY_PORT, "the gateway");
-      using _proxy = new Greeter(network.gateway_ip, PROXY_PORT, "the proxy");
+      await using gateway = new Greeter(network.gateway_ip, GATEWAY_PORT, "the gateway");
+      await using _proxy = new Greeter(network.gateway_ip, PROXY_PORT, "the proxy");
       const reach = (name: string, port: number) =>
         `attempt("${name}", lambda: connect("${network.gateway_ip}", ${port}))\n`;
       const script = reach("gateway", GATEWAY_PORT) + reach("proxy", PROXY_PORT);
