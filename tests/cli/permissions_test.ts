@@ -150,7 +150,7 @@ const HOME: Record<string, { inside: string[]; outside?: string[] }> = {
   setup: { inside: ["write the store", ...EXAMINES] },
   doctor: { inside: EXAMINES },
   start: { ...BROKER, inside: [...BROKER.inside, "write the store"] },
-  redteam: { ...BROKER, inside: [...BROKER.inside, "set the umask"] },
+  redteam: BROKER,
   // It touches the temporary directory alone, and nothing of the installation.
   demo: {
     inside: ["read where the home directory is", "run cp", "connect to the bucket's server"],
