@@ -40,7 +40,7 @@ const SOURCE_SUFFIXES = ["", "-wal", "-shm", "-journal"];
 const EXPORT_SUFFIXES = ["", ".partial", "-wal", "-shm", "-journal"];
 
 type SessionOp = "open" | "flush" | "close" | "shutdown";
-type ListOp = "status" | "branches" | "databases" | "lease" | "undoable" | "merges";
+type ListOp = "status" | "branches" | "databases" | "lease" | "undoable" | "merges" | "log";
 type ReadOp = "export" | "diff" | "diff-rows" | "verify" | "verify-all" | "checkout-at";
 type RepointOp = "rollback" | "promote" | "reset" | "undo";
 type MergeOp = "merge" | "revert";
@@ -197,6 +197,7 @@ function listHandlers(context: HandlerContext, branches: GuardedBranches): Pick<
     lease: store.lease,
     undoable: store.undoable,
     merges: store.merges,
+    log: store.log,
   };
 }
 

@@ -3,9 +3,9 @@
  * protect and unprotect.
  */
 
-import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { hasCode } from "../../lib/errors.ts";
 import type { OpAnswer, RepointArgs } from "../../lib/protocol/messages.ts";
-import { type Address, parseName } from "../../lib/store/names.ts";
+import { parseName, parsePointName } from "../../lib/store/names.ts";
 import type { RepointResult } from "../../lib/store/results.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
@@ -33,7 +33,7 @@ export const create = storeCommand({
 
 export const fork = storeCommand({
   async run(args, io, ops) {
-    const { checkpoint, ...branch } = startOf(args);
+    const { checkpoint, ...branch } = args.addressAt("address");
     const forked = await ops.call("fork", {
       ...branch,
       ...(checkpoint === undefined ? {} : { at: checkpoint }),
@@ -45,18 +45,6 @@ export const fork = storeCommand({
   },
   render: (result) => `Forked ${branchName(result)} (${result.mode}, txid ${result.txid})`,
 });
-
-function startOf(args: Args): Address {
-  const address = args.address("address");
-  const at = args.text("at");
-  if (at === undefined) return address;
-  if (address.checkpoint !== undefined) {
-    throw new TaskdError("usage", `Fork is given two checkpoints, ${address.checkpoint} and ${JSON.stringify(at)}`, {
-      hint: "Name the checkpoint in the address or with --at, not both",
-    });
-  }
-  return { ...address, checkpoint: parseName(at, "checkpoint") };
-}
 
 export const promote = storeCommand({
   async run(args, io, ops) {
@@ -71,7 +59,7 @@ export const promote = storeCommand({
 
 export const rollback = storeCommand({
   async run(args, io, ops) {
-    const to = parseName(args.text("to") ?? "", "checkpoint");
+    const to = parsePointName(args.text("to") ?? "");
     const request = { ...args.address("branch"), to, ...repointFlags(args) };
     return await ops.call("rollback", request, io.progress(`rollback ${args.positional("branch")}`));
   },

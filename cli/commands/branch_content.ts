@@ -12,7 +12,7 @@ import { branchName, noteLeftOut, waitFlag } from "./_result_text.ts";
 export const checkout = storeCommand<CheckoutResult>({
   async run(args, io, ops) {
     const onProgress = io.progress(`checkout ${args.positional("address")}`);
-    const { checkpoint, ...branch } = args.address("address");
+    const { checkpoint, ...branch } = args.addressAt("address");
     if (checkpoint !== undefined) return await ops.call("checkout-at", { ...branch, checkpoint }, onProgress);
     return await ops.call("checkout", { ...branch, force: args.on("force"), ...waitFlag(args) }, onProgress);
   },
@@ -60,7 +60,7 @@ export const compact = storeCommand({
 /** Writes a file, after the live session, if there is one, has made its commits durable. */
 export const exportFile = storeCommand({
   async run(args, io, ops) {
-    const address = args.address("address");
+    const address = args.addressAt("address");
     if (ops.hasDaemon && address.checkpoint === undefined) {
       await ops.call("flush", address).catch((error) => {
         if (!hasCode(error, "no_session")) throw error;

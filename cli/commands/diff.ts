@@ -1,6 +1,7 @@
 /** The command `taskd diff`. */
 
-import { formatAddress } from "../../lib/store/names.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { type Address, formatAddress } from "../../lib/store/names.ts";
 import type { DiffResult } from "../../lib/store/results.ts";
 import { definitionLines, otherPagesText, rowText, tableNotes } from "../../lib/sqlite/diff_text.ts";
 import type { TableDiff } from "../../lib/sqlite/diff_result.ts";
@@ -21,7 +22,7 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResu
   const tables = args.texts("table");
   const rows = args.numberOf("rows");
   const values = args.on("whole") ? { value_bytes: WHOLE_BYTES } : {};
-  const addresses = { a: formatAddress(args.address("a")), b: formatAddress(args.address("b")) };
+  const addresses = { a: formatAddress(args.addressAt("a")), b: formatAddress(laterSide(args)) };
   const result = await ops.call("diff", {
     ...addresses,
     ...values,
@@ -46,6 +47,16 @@ export async function run(args: Args, io: Io, ops: Operations): Promise<DiffResu
     } while (after !== undefined);
   }
   return undefined;
+}
+
+/** Without a second side it is what the first one's branch holds now. */
+function laterSide(args: Args): Address {
+  if (args.optional("b") !== undefined) return args.address("b");
+  const { checkpoint, ...branch } = args.addressAt("a");
+  if (checkpoint !== undefined) return branch;
+  throw new TaskdError("usage", "Diff needs <b>, or an earlier point of <a>", {
+    hint: `Such as: taskd diff ${formatAddress(branch)} --at 15m`,
+  });
 }
 
 export async function render(result: DiffResult, io: Io, args: Args): Promise<string> {

@@ -27,7 +27,7 @@ type Merged = OpAnswer<"merge">;
 export const merge = storeCommand<Merged>({
   async run(args, io, ops) {
     const into = parseName(args.text("into") ?? "", "branch");
-    const request = { ...args.address("source"), into, ...mergeFlags(args) };
+    const request = { ...args.addressAt("source"), into, ...mergeFlags(args) };
     const merged = await ops.call("merge", request, io.progress(`merge ${args.positional("source")}`));
     return noteLeftOut(merged, io);
   },

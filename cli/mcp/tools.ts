@@ -42,6 +42,7 @@ const EFFECTS: { readonly [O in CallableOp]?: Effect } = {
   merge: "destroys",
   revert: "destroys",
   merges: "reads",
+  log: "reads",
   reset: "destroys",
   destroy: "destroys",
   undo: "destroys",

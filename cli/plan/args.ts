@@ -2,7 +2,8 @@
 
 import type { Settings } from "../../broker/settings/settings.ts";
 import type { HostPlace } from "./broker_host.ts";
-import { type Address, parseAddress } from "../../lib/store/names.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { type Address, formatAddress, parseAddress, parsePointName } from "../../lib/store/names.ts";
 import { brokerOf, type BrokerPlace, type FlagValue, hostOf, type Plan } from "./plan.ts";
 
 export class Args {
@@ -39,6 +40,20 @@ export class Args {
 
   address(name: string): Address {
     return parseAddress(this.positional(name));
+  }
+
+  /** An address, at the point that `--at` names. */
+  addressAt(name: string): Address {
+    const address = this.address(name);
+    const at = this.text("at");
+    if (at === undefined) return address;
+    if (address.checkpoint !== undefined) {
+      const two = `${formatAddress(address)} and --at ${JSON.stringify(at.slice(0, 200))}`;
+      throw new TaskdError("usage", `Cannot use ${two}: two points are named`, {
+        hint: "Name the point in the address or with --at, not both",
+      });
+    }
+    return { ...address, checkpoint: parsePointName(at) };
   }
 
   on(name: string): boolean {

@@ -1,7 +1,7 @@
 /** What several commands share, those of the branch store above all. */
 
 import type { FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
-import { duration, off, on } from "./_row.ts";
+import { duration, off, on, text } from "./_row.ts";
 import { type PermissionSet, unionOf } from "../plan/permissions.ts";
 
 /**
@@ -25,6 +25,13 @@ export const MATERIALIZE: FlagSpec = on(
   "materialize",
   "Copy the whole database instead of pointing into its parent's chain",
 );
+
+/** What `--at` and `--to` take. */
+export const POINT_HELP =
+  "a checkpoint's name, a transaction (txid:41), a time (time:2026-11-25T15:00:00Z) or an age " +
+  "(age:15m); a checkpoint of that very name goes first, and the prefixes may be left out";
+
+export const AT: FlagSpec = text("at POINT", `Take the branch as it was then: ${POINT_HELP}`);
 
 export const SAFETY: FlagSpec = off("safety", "Do not keep the previous content as a branch");
 

@@ -4,7 +4,7 @@ import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { branchNeeds, storeNeeds } from "../plan/needs.ts";
-import { BRANCH, MATERIALIZE, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
+import { AT, BRANCH, MATERIALIZE, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
 import { commands, duration, file, on, ON_BRANCHES, ON_STORE, text } from "./_row.ts";
 
 const MERGE_FLAGS: readonly FlagSpec[] = [
@@ -50,10 +50,10 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
     name: "checkout",
     summary: "Make a branch's database file and print its path",
     details:
-      "With a checkpoint in the address the file is read-only and shared; without, it is the branch's writable " +
-      "file. A file that is up to date is kept as it is.",
-    positionals: [{ name: "address", kind: "address", help: "<db>[@<branch>][@<checkpoint>]" }],
-    flags: [on("force", "Give up local edits that were never checkpointed"), WAIT],
+      "With a checkpoint or another point in the address, or --at, the file is read-only and shared; without, it is the " +
+      "branch's writable file. A file that is up to date is kept as it is.",
+    positionals: [{ name: "address", kind: "address", help: "<db>[@<branch>][@<point>]" }],
+    flags: [AT, on("force", "Give up local edits that were never checkpointed"), WAIT],
     examples: [
       { words: "checkout shop", why: "The writable file of shop@main" },
       { words: "checkout shop@main@v1", why: "The database as it was at checkpoint v1, read-only" },
@@ -63,7 +63,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
   {
     name: "path",
     summary: "Print the path of a branch's database file",
-    positionals: [{ name: "address", kind: "address", help: "<db>[@<branch>][@<checkpoint>]" }],
+    positionals: [{ name: "address", kind: "address", help: "<db>[@<branch>][@<point>]" }],
     examples: [{ words: "path shop@try", why: "For scripts: sqlite3 $(taskd path shop@try)" }],
     ...ON_STORE,
   },
@@ -71,17 +71,18 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
     name: "fork",
     summary: "Make a new branch of a branch",
     positionals: [
-      { name: "address", kind: "address", help: "Where to start: <db>[@<branch>][@<checkpoint>]" },
+      { name: "address", kind: "address", help: "Where to start: <db>[@<branch>][@<point>]" },
       { name: "new-branch", kind: "name", help: "Name of the new branch" },
     ],
     flags: [
-      text("at CHECKPOINT", "Start at this checkpoint instead of the head"),
+      AT,
       duration("ttl", "The branch expires this long after its last touch", { minimum: 1 }),
       MATERIALIZE,
     ],
     examples: [
       { words: "fork shop try", why: "shop@try, from the head of shop@main" },
       { words: "fork shop@main try --at v1 --ttl 24h", why: "From checkpoint v1, gone a day after its last use" },
+      { words: "fork shop before --at 15m", why: "As it was 15 minutes ago, while applications go on with shop" },
     ],
     output: "note",
     ...ON_BRANCHES,
@@ -111,8 +112,8 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       "their last merge. It goes in as one ordinary transaction, which applications survive that have the file open, " +
       "also under a live session. What both sides changed differently is shown, and nothing is changed until it is " +
       "decided; the exit status is 1 then. Triggers of the target do not fire: what they do has been done in the source.",
-    positionals: [{ name: "source", kind: "address", help: "What to merge: <db>[@<branch>][@<checkpoint>]" }],
-    flags: [text("into BRANCH", "The branch that changes", { required: true }), ...MERGE_FLAGS],
+    positionals: [{ name: "source", kind: "address", help: "What to merge: <db>[@<branch>][@<point>]" }],
+    flags: [text("into BRANCH", "The branch that changes", { required: true }), AT, ...MERGE_FLAGS],
     examples: [
       { words: "merge shop@try --into main --check", why: "What it would change, and what is in conflict" },
       { words: "merge shop@try --into main", why: "The rows that try changed, beside what main's application wrote" },

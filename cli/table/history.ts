@@ -3,7 +3,7 @@
 import type { CommandSpec } from "../plan/command_spec.ts";
 import { unionOf } from "../plan/permissions.ts";
 import { bucketNeeds, directoryNeeds, socketNeeds, storeNeeds } from "../plan/needs.ts";
-import { BRANCH, MATERIALIZE, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
+import { AT, BRANCH, MATERIALIZE, POINT_HELP, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
 import { bytes, commands, duration, integer, on, ON_BRANCHES, ON_STORE, store, text } from "./_row.ts";
 
 export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
@@ -18,18 +18,21 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
   },
   {
     name: "rollback",
-    summary: "Take a branch back to a checkpoint",
+    summary: "Take a branch back to a checkpoint or another earlier point",
     details: "What the branch held is kept as <branch>-pre-rollback unless --no-safety is given.",
     positionals: [BRANCH],
     flags: [
-      text("to CHECKPOINT", "The checkpoint to go back to", { required: true }),
+      text("to POINT", `Where to go back to: ${POINT_HELP}`, { required: true }),
       MATERIALIZE,
       SAFETY,
       SAFETY_TTL,
       REOPEN,
       WAIT,
     ],
-    examples: [{ words: "rollback shop --to v1", why: "shop@main shows checkpoint v1 again" }],
+    examples: [
+      { words: "rollback shop --to v1", why: "shop@main shows checkpoint v1 again" },
+      { words: "rollback shop --to age:15m", why: "What it held 15 minutes ago" },
+    ],
     output: "note",
     ...ON_BRANCHES,
   },
@@ -43,13 +46,13 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
   },
   {
     name: "export",
-    summary: "Write a branch or checkpoint to an SQLite file",
+    summary: "Write a branch, a checkpoint or another point to an SQLite file",
     details: "A live session of the branch is flushed first.",
     positionals: [
-      { name: "address", kind: "address", help: "<db>[@<branch>][@<checkpoint>]" },
+      { name: "address", kind: "address", help: "<db>[@<branch>][@<point>]" },
       { name: "file", kind: "file", help: "The file to write" },
     ],
-    flags: [on("force", "Replace a file that exists"), WAIT],
+    flags: [AT, on("force", "Replace a file that exists"), WAIT],
     examples: [{ words: "export shop@main@v1 v1.db", why: "A plain copy of checkpoint v1" }],
     output: "note",
     uses: "branches",
@@ -66,20 +69,38 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
 
 export const INSPECT_COMMANDS: readonly CommandSpec[] = commands("Inspect", [
   {
+    name: "log",
+    summary: "List the points of a branch that can be gone back to",
+    details:
+      "Newest first, with what the object that ends there holds. Every flush is a point until garbage collection " +
+      "deletes what it needs; a checkpoint stays.",
+    positionals: [BRANCH],
+    flags: [
+      integer("limit N", "How many points at most, up to 1000", { default: "50", minimum: 1 }),
+      text("after PLACE", "Go on where the part before ended"),
+    ],
+    examples: [{ words: "log shop", why: "What fork --at, diff --at and rollback --to can name of shop@main" }],
+    ...ON_BRANCHES,
+  },
+  {
     name: "diff",
     summary: "Compare two branches or checkpoints: definitions, settings, rows",
     details: "Counts first. Docs: docs/reference/comparison.md has what a comparison says and promises.",
     positionals: [
-      { name: "a", kind: "address", help: "The earlier side: <db>[@<branch>][@<checkpoint>]" },
-      { name: "b", kind: "address", help: "The later side" },
+      { name: "a", kind: "address", help: "The earlier side: <db>[@<branch>][@<point>]" },
+      { name: "b", kind: "address", optional: true, help: "The later side; what <a> holds now when absent" },
     ],
     flags: [
+      { ...AT, help: `Take the earlier side as it was then: ${POINT_HELP}` },
       text("table NAME", "Rows of this table only; may be repeated", { repeatable: true }),
       integer("rows N", "Show the first N removed, added and changed rows of each table", { default: "0" }),
       on("all", "Show every row that differs, as they are found"),
       on("whole", "Show values and lines whole, up to 16 MiB each"),
     ],
-    examples: [{ words: "diff shop@main shop@try --table orders --rows 5", why: "Counts, and five rows of orders" }],
+    examples: [
+      { words: "diff shop@main shop@try --table orders --rows 5", why: "Counts, and five rows of orders" },
+      { words: "diff shop --at 15m", why: "What has changed in 15 minutes" },
+    ],
     ...ON_BRANCHES,
   },
   {

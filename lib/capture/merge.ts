@@ -117,7 +117,7 @@ export async function mergeUnder(
   const base = forked_at === undefined
     ? await mergeBase(context, source, target)
     : await forkBase(context, source, target, forked_at);
-  const done = await apply(context, session, options, { from: formatAddress(from), base, source: source.at });
+  const done = await apply(context, session, options, { from: formatAddress(point.address), base, source: source.at });
   return { ...done, ...await leftOut(context, point) };
 }
 

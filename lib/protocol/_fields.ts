@@ -4,7 +4,7 @@
  */
 
 import * as v from "../packages/valibot.ts";
-import { formatAddress, parseAddress, parseName } from "../store/names.ts";
+import { formatAddress, parseAddress, parseName, parsePointName } from "../store/names.ts";
 
 /** The longest file path a request may name, in UTF-16 units; Linux allows 4096 bytes with the final NUL. */
 const MAX_PATH_LENGTH = 4095;
@@ -12,6 +12,8 @@ const MAX_PATH_LENGTH = 4095;
 const MAX_TEXT_LENGTH = 4096;
 /** The most rows of a table that a diff shows. */
 const MAX_DIFF_ROWS = 10_000;
+/** The most points of a branch that a part of its log has. */
+const MAX_LOG_POINTS = 1000;
 /** The most tables that a diff can be narrowed to. */
 const MAX_DIFF_TABLES = 1000;
 /** The most bytes of one value that a diff shows. */
@@ -81,6 +83,7 @@ function text(type: string, maxLength: number, what = type): Kind<string> {
 export const DATABASE: Kind<string> = parsed("name", (name) => parseName(name, "database"));
 export const BRANCH: Kind<string> = parsed("name", (name) => parseName(name, "branch"));
 export const CHECKPOINT: Kind<string> = parsed("name", (name) => parseName(name, "checkpoint"));
+export const POINT: Kind<string> = parsed("point", parsePointName);
 export const ADDRESS: Kind<string> = parsed("address", (address) => formatAddress(parseAddress(address)));
 export const NOTE: Kind<string> = text("string", MAX_TEXT_LENGTH, "text");
 export const FLAG: Kind<boolean> = {
@@ -112,6 +115,7 @@ export const TTL_OR_NULL: Kind<number | null> = {
   json: { ...TTL.json, type: ["integer", "null"] },
   schema: v.union([v.null(), TTL.schema], `must be null or an integer from 1 to ${MAX_TTL_MS}`),
 };
+export const LOG_LIMIT: Kind<number> = integer("integer", 1, MAX_LOG_POINTS);
 export const DIFF_ROWS: Kind<number> = integer("integer", 0, MAX_DIFF_ROWS);
 export const VALUE_BYTES: Kind<number> = integer("integer, bytes", 0, MAX_VALUE_BYTES);
 export const TABLE: Kind<string> = text("string", MAX_TEXT_LENGTH, "a table name");

@@ -10,7 +10,7 @@ import type { ChangeKind, ColumnDiff, DatabaseDiff, DefinitionDiff, JsonValue } 
 import type { OtherPages, RowDiff, SettingDiff, SideProblem, TableDiff } from "../sqlite/diff_result.ts";
 import { BRANCH_STATES, FINDING_KINDS } from "../store/results.ts";
 import type { BranchInfo, BranchStatus, CheckpointInfo, DatabaseInfo, Finding, LeftOut } from "../store/results.ts";
-import type { MergeInfo, Recovery, RepairedBranch, Restored } from "../store/results.ts";
+import type { MergeInfo, PointInfo, Recovery, RepairedBranch, Restored } from "../store/results.ts";
 import { COUNT, FLAG, listOf, object, oneOf, optional, required, SECONDS, STAMP, STRING, STRINGS } from "./_fields.ts";
 import type { Fields, Kind } from "./_fields.ts";
 import type { CloseAnswer, OpenAnswer, SessionInfo } from "./messages.ts";
@@ -217,6 +217,17 @@ export const MERGE_INFO: Kind<MergeInfo> = object("merge", {
   txid: required(COUNT, "where the branch stood with it"),
   in_force: required(FLAG, "whether it is not taken back"),
   reverts: optional(STRING, "the merge that it took back"),
+});
+
+export const POINT_INFO: Kind<PointInfo> = object("point", {
+  txid: required(COUNT, "the transaction; `txid:<txid>` names the point"),
+  at: optional(STAMP, "from when on the branch stood there; absent of what version 0.1.0 wrote"),
+  op: required(STRING, "what brought it there: `flush`, `checkpoint`, `merge`, `rollback` and others"),
+  checkpoints: optional(STRINGS, "the checkpoints there"),
+  merge: optional(STRING, "the merge, as `revert` takes it"),
+  kind: required(OBJECT_KIND, "the object that ends there"),
+  pages: required(COUNT, "pages of that object"),
+  bytes: required(COUNT, "its bytes"),
 });
 
 const COLUMN_DIFF: Kind<ColumnDiff> = object("column", {

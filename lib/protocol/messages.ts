@@ -13,11 +13,11 @@ import type { DestroyOptions, DiffOptions, DiffRowsOptions, ForkOptions, LongOpt
 import type { PromoteOptions, RepointOptions, TouchOptions, UndoOptions, WaitOptions } from "../store/results.ts";
 import type { AuditResult, CheckoutResult, CheckpointResult, CompactResult, CreateResult } from "../store/results.ts";
 import type { DestroyResult, DiffResult, FlushResult, ForkResult, RepairResult } from "../store/results.ts";
-import type { MergeInfo, RepointResult, TouchResult, UndoResult, VerifyResult } from "../store/results.ts";
+import type { LogResult, MergeInfo, RepointResult, TouchResult, UndoResult, VerifyResult } from "../store/results.ts";
 import type { MergeBranchesOptions, MergeBranchesResult } from "../capture/merge.ts";
 import type { MergeSide, Resolution } from "../merge/conflicts.ts";
 import type { RowPage } from "../sqlite/diff_result.ts";
-import type { ExportResult, LeaseInfo } from "../store/store.ts";
+import type { ExportResult, LeaseInfo, LogOptions } from "../store/store.ts";
 
 /** What merge and revert accept. */
 export interface MergeArgs extends Pick<MergeBranchesOptions, "wait_ms"> {
@@ -139,14 +139,14 @@ export interface OpTypes {
   checkpoint: { args: BranchArgs & { name: string; note?: string }; answer: CheckpointResult };
   /** Puts a branch into its writable checkout. */
   checkout: { args: BranchArgs & WaitOptions & { force?: boolean }; answer: CheckoutResult };
-  /** Materializes a checkpoint, read-only. */
+  /** Materializes a checkpoint or another point, read-only. */
   "checkout-at": { args: BranchArgs & { checkpoint: string }; answer: CheckoutResult };
-  /** Makes a branch that begins at another's head or checkpoint. */
+  /** Makes a branch that begins at another's head or an earlier point. */
   fork: {
     args: BranchArgs & Omit<ForkOptions, keyof LongOptions> & { new_branch: string; at?: string };
     answer: ForkResult;
   };
-  /** Makes a checkpoint the head of its branch. */
+  /** Makes an earlier point the head of its branch. */
   rollback: { args: RepointArgs & { to: string }; answer: RepointAnswer };
   /** Makes the head of one branch the head of another. */
   promote: {
@@ -162,6 +162,8 @@ export interface OpTypes {
   revert: { args: BranchArgs & MergeArgs & { merge?: string }; answer: MergeBranchesResult };
   /** Lists the merges into a branch. */
   merges: { args: BranchArgs; answer: { merges: MergeInfo[] } };
+  /** Lists the points of a branch. */
+  log: { args: BranchArgs & LogOptions; answer: LogResult };
   /** Makes a branch hold what the branch holds that it was forked from. */
   reset: { args: RepointArgs; answer: RepointAnswer & LeftOut & { parent: string } };
   /** Rewrites a branch as one snapshot. */

@@ -18,14 +18,16 @@ import {
   FLAG,
   GRACE,
   LOCATION,
+  LOG_LIMIT,
   MERGE,
   NOTE,
+  POINT,
 } from "./_fields.ts";
 import { PATH, PLACE, STAMP, STAND, STRING, STRINGS, TABLE, TABLES, TTL, TTL_OR_NULL, VALUE_BYTES } from "./_fields.ts";
 import type { Fields } from "./_fields.ts";
 import { BRANCH_INFO, BRANCH_STATUS, CHANGE, DATABASE_DIFF, DATABASE_INFO, FINDING, LEFT_OUT } from "./_objects.ts";
 import { OBJECT_KIND, OF_BRANCH, OPEN_FIELDS, REPAIRED_BRANCH, RESTORED, ROW_DIFF, SESSION_ERROR } from "./_objects.ts";
-import { MERGE_CONFLICT, MERGE_INFO, MERGE_SIDE, MERGED_TABLE, RESOLUTION } from "./_objects.ts";
+import { MERGE_CONFLICT, MERGE_INFO, MERGE_SIDE, MERGED_TABLE, POINT_INFO, RESOLUTION } from "./_objects.ts";
 import { SESSION_INFO, STORAGE_MODE } from "./_objects.ts";
 import type { BranchArgs, ComparedArgs, OpAnswer, OpArgs, OpName, RepointAnswer, RepointArgs } from "./messages.ts";
 import type { MergeArgs, VerifyAnswer } from "./messages.ts";
@@ -75,6 +77,7 @@ const WAIT: Fields<WaitOptions> = {
     "how long to wait, ten minutes at most, for an application to close the file; 0 when absent",
   ),
 };
+const POINT_DOC = "a checkpoint's name, `txid:41`, `time:2026-11-25T15:00:00Z` or `age:15m`";
 const KEEPS: Fields<SafetyOptions> = {
   safety: optional(FLAG, "keep what was there before as a branch; true when absent"),
   safety_ttl_ms: optional(TTL, "how long that branch lives; 7 days when absent"),
@@ -101,7 +104,7 @@ const OF_REPOINT: Fields<RepointAnswer> = {
 };
 const OF_CHECKOUT: Fields<CheckoutResult> = {
   ...OF_BRANCH,
-  checkpoint: optional(STRING, "the checkpoint, for a read-only checkout"),
+  checkpoint: optional(STRING, "the checkpoint or other point, for a read-only checkout"),
   path: required(STRING, "absolute path of the SQLite file"),
   txid: required(COUNT, "the transaction it holds"),
   read_only: required(FLAG, "whether it is read-only"),
@@ -121,7 +124,7 @@ const VERIFIED: Fields<VerifyAnswer> = {
   findings: required(listOf(FINDING), "the same, each with what to do"),
 };
 const COMPARED: Fields<ComparedArgs> = {
-  a: required(ADDRESS, "`<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`"),
+  a: required(ADDRESS, "`<db>`, `<db>@<branch>` or `<db>@<branch>@<point>`, a checkpoint or another point"),
   b: required(ADDRESS, "likewise"),
 };
 const SHOWN_BYTES = optional(VALUE_BYTES, "bytes of a text or blob that are shown; 256 when absent");
@@ -288,17 +291,21 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     errors: ["not_found", "dirty", "lease_held", "conflict", "busy", "session_failed", ...CLAIMED],
   },
   "checkout-at": {
-    summary: "Materializes a checkpoint, read-only, into the cache. The path may be evicted: ask again on ENOENT.",
-    fields: { ...ON_BRANCH, checkpoint: required(CHECKPOINT, "the checkpoint") },
+    summary:
+      "Materializes a checkpoint or another point, read-only, into the cache. The path may be evicted: ask again " +
+      "on ENOENT.",
+    fields: { ...ON_BRANCH, checkpoint: required(POINT, POINT_DOC) },
     answer: OF_CHECKOUT,
     errors: ["not_found"],
   },
   fork: {
-    summary: "Makes a branch that begins at another's head or checkpoint; a live session is flushed first.",
+    summary:
+      "Makes a branch that begins at another's head, checkpoint or earlier point; for the head a live session is flushed " +
+      "first.",
     fields: {
       ...ON_BRANCH,
       new_branch: required(BRANCH, "the branch to make"),
-      at: optional(CHECKPOINT, "begin at this checkpoint instead of the head"),
+      at: optional(POINT, `begin there instead of at the head; ${POINT_DOC}`),
       ttl_ms: optional(TTL, "how long it lives after it was last touched"),
       materialize: ON_REPOINT.materialize,
     },
@@ -312,8 +319,8 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     errors: ["not_found", "already_exists", "conflict", ...CLAIMED, ...UNFLUSHED],
   },
   rollback: {
-    summary: "Makes a checkpoint the head of its branch.",
-    fields: { ...ON_REPOINT, to: required(CHECKPOINT, "the checkpoint to go back to") },
+    summary: "Makes a checkpoint or another earlier point the head of its branch.",
+    fields: { ...ON_REPOINT, to: required(POINT, POINT_DOC) },
     answer: OF_REPOINT,
     errors: REPOINT_ERRORS,
   },
@@ -337,7 +344,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       "database: applications go on, also in a live session. Rows in conflict are answered, and nothing is changed.",
     fields: {
       ...ON_BRANCH,
-      checkpoint: optional(CHECKPOINT, "merge this checkpoint instead of the head"),
+      checkpoint: optional(POINT, `merge this instead of the head; ${POINT_DOC}`),
       into: required(BRANCH, "the branch of the same database that changes"),
       expected: optional(STAND, "where the source has to stand, `<lineage>/<txid>`; `conflict` when it does not"),
       forked_at: optional(STAND, "where the source was forked, likewise: bring exactly what it changed since"),
@@ -360,6 +367,21 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     summary: "Lists the merges into a branch, newest first.",
     fields: ON_BRANCH,
     answer: { merges: required(listOf(MERGE_INFO), "the last 32") },
+    errors: ["not_found"],
+  },
+  log: {
+    summary: "Lists the points of a branch that are kept, newest first: every flush is one, until garbage collection " +
+      "deletes what it needs.",
+    fields: {
+      ...ON_BRANCH,
+      limit: optional(LOG_LIMIT, "how many at most; 50 when absent"),
+      after: optional(PLACE, "`next` of the part before; the newest when absent"),
+    },
+    answer: {
+      ...OF_BRANCH,
+      points: required(listOf(POINT_INFO), "the points"),
+      next: optional(STRING, "where the next part begins; absent at the end"),
+    },
     errors: ["not_found"],
   },
   reset: {
@@ -450,10 +472,10 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     errors: ["not_found", "conflict", ...CLAIMED],
   },
   export: {
-    summary: "Writes a branch or checkpoint to an SQLite file; a live session is flushed first.",
+    summary: "Writes a branch, a checkpoint or another point to an SQLite file; a live session is flushed first.",
     fields: {
       ...ON_BRANCH,
-      checkpoint: optional(CHECKPOINT, "this checkpoint instead of the head"),
+      checkpoint: optional(POINT, `this instead of the head; ${POINT_DOC}`),
       path: required(PATH, "the file to write"),
       force: optional(FLAG, "replace an existing file, unless an application has it open"),
       ...WAIT,

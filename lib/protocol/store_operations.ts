@@ -70,6 +70,7 @@ export function storeOperations(run: RunStoreMethod): StoreOperations {
     revert: ({ db, branch, merge, ...options }, long) =>
       run("revert", [addressOf({ db, branch }), merge, { ...options, ...long }]),
     merges: async (args) => ({ merges: await run("merges", [addressOf(args)]) }),
+    log: ({ db, branch, ...options }) => run("log", [addressOf({ db, branch }), options]),
     reset: async ({ db, branch, reopen, ...options }, long) => {
       const address = addressOf({ db, branch });
       const parent = await run("parent", [address]);

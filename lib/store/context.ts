@@ -12,6 +12,7 @@ import type { HeldImages } from "./held_images.ts";
 import type { Holder } from "./holder.ts";
 import { type Address, formatAddress } from "./names.ts";
 import type { Head } from "./objects.ts";
+import { resolvePoint } from "./points.ts";
 import type { Ref, Refs } from "./ref.ts";
 import type { Workspace } from "./workspace.ts";
 
@@ -50,21 +51,24 @@ export interface Point {
   chain: Chain;
 }
 
-/** Resolves an address: its checkpoint, or else its head. */
+/** Resolves an address: its checkpoint or other point, or else its head. */
 export async function pointAt(context: StoreContext, address: Address): Promise<Point> {
   const { ref } = await context.refs.read(address.db, address.branch);
   return await pointIn(context, address, ref);
 }
 
-/** The same in a ref that has been read. */
+/** The same in a ref that has been read. A point that is no checkpoint gets the name that it has whenever it is read. */
 export async function pointIn(context: StoreContext, address: Address, ref: Ref): Promise<Point> {
-  const at = address.checkpoint === undefined ? ref : checkpointOf(ref, address);
+  const named = address.checkpoint === undefined || ref.checkpoints.some(({ name }) => name === address.checkpoint);
+  const past = named ? undefined : await resolvePoint(context, address, ref);
+  // A branch that no one has used may never have been finished, and no one keeps another point than a head or checkpoint:
+  // only what is there now shows that it resolves.
+  const chains = ref.epoch === 1 || past !== undefined ? new Chains(context.backend) : context.chains;
+  const at = past ?? (address.checkpoint === undefined ? ref : checkpointOf(ref, address));
   const lineage = at.lineage ?? ref.lineage;
-  // A branch that no one has used may never have been finished: only what is there now shows that it resolves.
-  const chains = ref.epoch === 1 ? new Chains(context.backend) : context.chains;
   const chain = await chains.resolve(lineage, at.txid);
   const { kind } = chain.objects.at(-1)!;
-  return { address, ref, lineage, head: { txid: at.txid, digest: at.digest, kind }, chain };
+  return { address: past?.address ?? address, ref, lineage, head: { txid: at.txid, digest: at.digest, kind }, chain };
 }
 
 /** The checkpoint that an address names; throws `not_found` with those that there are. */

@@ -3,6 +3,7 @@
  */
 
 import { TaskdError } from "../errors.ts";
+import { parsePoint } from "./point_text.ts";
 
 /** A transaction id: a count of captured commits within a chain, a safe integer >= 0. */
 export type Txid = number;
@@ -28,12 +29,30 @@ const NAME = new RegExp(`^(?![-.])[a-z0-9_.-]{1,${MAX_NAME_CHARS}}$`);
  * @throws {TaskdError} `invalid_name`.
  */
 export function parseName(text: string, what: "database" | "branch" | "checkpoint"): string {
-  if (!NAME.test(text) || text.includes("..")) {
+  if (!isName(text)) {
     throw new TaskdError("invalid_name", `Cannot use ${JSON.stringify(text.slice(0, 200))} as a ${what} name`, {
       hint: hintOf(text, what),
     });
   }
   return text;
+}
+
+/** Whether {@linkcode parseName} accepts it. */
+export function isName(text: string): boolean {
+  return NAME.test(text) && !text.includes("..");
+}
+
+/**
+ * Checks what names a checkpoint or another point, as {@linkcode parsePoint} reads it.
+ *
+ * @returns The text as it was given.
+ * @throws {TaskdError} `invalid_name`.
+ */
+export function parsePointName(text: string): string {
+  if (isName(text) || (text.length <= MAX_NAME_CHARS && parsePoint(text) !== undefined)) return text;
+  throw new TaskdError("invalid_name", `Cannot use ${JSON.stringify(text.slice(0, 200))} as a point of a branch`, {
+    hint: "Name a checkpoint, a transaction (txid:41), a time (time:2026-11-25T15:00:00Z) or an age (age:15m)",
+  });
 }
 
 function hintOf(text: string, what: "database" | "branch" | "checkpoint"): string {
@@ -55,7 +74,7 @@ export interface BranchName {
 
 /** `<db>`, `<db>@<branch>` or `<db>@<branch>@<checkpoint>`. */
 export interface Address extends BranchName {
-  /** Checkpoint name; absent, the address means the branch's head. */
+  /** A checkpoint's name, or another point as {@linkcode parsePoint} reads it; absent, the address means the head. */
   checkpoint?: string;
 }
 
@@ -83,7 +102,7 @@ export function parseAddress(text: string): Address {
     db: parseName(parts[0]!, "database"),
     branch: parts[1] === undefined ? DEFAULT_BRANCH : parseName(parts[1], "branch"),
   };
-  if (parts[2] !== undefined) address.checkpoint = parseName(parts[2], "checkpoint");
+  if (parts[2] !== undefined) address.checkpoint = parsePointName(parts[2]);
   return address;
 }
 

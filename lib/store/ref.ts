@@ -18,6 +18,7 @@ import type { BranchName } from "./names.ts";
 import type { Lifetime } from "./results.ts";
 import type { FileStamp } from "../sqlite/checkout_file.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
+import { LoggedSchema, type LoggedSteps, withPoint } from "./point_log.ts";
 import { FileStampSchema, WalMarkSchema } from "./workspace.ts";
 
 export const REF_SCHEMA = 1;
@@ -131,6 +132,8 @@ export interface Ref extends Lifetime {
   past?: { lineage: string; txid: number }[];
   /** The last merges into it, oldest first; garbage collection keeps their points. */
   merges?: MergeRecord[];
+  /** Where it stood, and since when; see point_log.ts. */
+  points?: LoggedSteps[];
   /** {@linkcode markOf} its branch: a ref that lies under another's name is not taken for that. Version 0.1.0 wrote none. */
   of?: string;
   /** Random, new in every write. */
@@ -219,6 +222,7 @@ const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
   origin: v.exactOptional(ContentPointSchema),
   past: v.exactOptional(v.array(v.object({ lineage, txid: count }))),
   merges: v.exactOptional(v.array(MergeSchema)),
+  points: v.exactOptional(LoggedSchema),
   of: v.exactOptional(hex(8)),
   nonce: v.string(),
 });
@@ -371,7 +375,7 @@ export class Refs {
    * Changes a ref by compare-and-swap: `change` gets the current ref and returns the next one, or undefined to leave
    * it. It is called again when another process was faster, so it must decide on its argument alone. When an answer
    * was lost and another process has changed the ref since, that ref may include the change already: `change` must
-   * recognize this, or be harmless twice.
+   * recognize this, or be harmless twice. A head that it moves is noted among the branch's points.
    */
   async update(
     db: string,
@@ -384,7 +388,8 @@ export class Refs {
     for (let attempt = 0; attempt < 32; attempt++) {
       const changed = change(current.ref);
       if (changed === undefined) return current;
-      const next: Ref = { ...changed, of: markOf({ db, branch }), nonce: this.nonce() };
+      const noted = changed.points === current.ref.points ? withPoint(current.ref, changed) : changed;
+      const next: Ref = { ...noted, of: markOf({ db, branch }), nonce: this.nonce() };
       try {
         return { ref: next, etag: await this.#backend.replace(refKey(db, branch), encodeRef(next), current.etag, how) };
       } catch (error) {

@@ -393,7 +393,10 @@ class Repair {
         since,
         attempted: `Cannot repair ${formatAddress(lease.address)}`,
       });
-      await moveTo(context, lease, await beginLineage(context, to, { epoch: lease.epoch, lineage }), { entry: safety });
+      await moveTo(context, lease, await beginLineage(context, to, { epoch: lease.epoch, lineage }), {
+        entry: safety,
+        op: "repair",
+      });
     }
     await lease.write((ref) => ({ ...ref, checkpoints: ref.checkpoints.filter(({ name }) => !names.has(name)) }));
     return safety?.branch;

@@ -480,3 +480,31 @@ export interface SessionStatus extends BranchName {
   /** Why, for state `error`. */
   error?: { code: string; message: string };
 }
+
+/** A point of a branch's past. */
+export interface PointInfo {
+  /** The transaction; `txid:<txid>` names the point. */
+  txid: Txid;
+  /** From when on the branch stood there, ISO 8601 UTC; absent of what version 0.1.0 wrote. */
+  at?: string;
+  /** What brought it there: `flush`, `checkpoint`, `merge`, `rollback` and others. */
+  op: string;
+  /** The checkpoints there. */
+  checkpoints?: string[];
+  /** The merge, as `revert` takes it. */
+  merge?: string;
+  /** The object that ends there. */
+  kind: ObjectKind;
+  /** Pages of that object. */
+  pages: number;
+  /** Its bytes. */
+  bytes: number;
+}
+
+/** Answer of log. */
+export interface LogResult extends BranchName {
+  /** The points that are kept, the newest first. */
+  points: PointInfo[];
+  /** Where the next part begins; absent at the end. */
+  next?: string;
+}

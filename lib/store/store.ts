@@ -24,15 +24,17 @@ import type { CheckoutOptions, DestroyOptions, DiffOptions, DiffRowsOptions, For
 import type { LongOptions, PromoteOptions, RepointOptions, TouchOptions, UndoOptions, WaitOptions } from "./results.ts";
 import type { AuditResult, CheckoutResult, CheckpointResult, CompactResult, CreateResult } from "./results.ts";
 import type { DestroyResult, DiffResult, ForkResult, RepairResult, RepointResult, ScrubResult } from "./results.ts";
-import type { MergeInfo, TouchResult, UndoResult, VerifyResult } from "./results.ts";
+import type { LogResult, MergeInfo, TouchResult, UndoResult, VerifyResult } from "./results.ts";
 import type { RowPage } from "../sqlite/diff_result.ts";
 import { merges, parentOf } from "./merge_base.ts";
+import { log, type LogOptions } from "./points.ts";
 import { enforceRoCacheBudget, roCacheBytes, type RoCacheResult } from "./ro_cache.ts";
 import { condition, scrub } from "./scrub.ts";
 
 export type { GcOptions, GcResult } from "./gc.ts";
 export type { InspectOptions, LeaseInfo } from "./ops/inspect.ts";
 export type { ExportResult } from "./ops/read.ts";
+export type { LogOptions } from "./points.ts";
 export { DEFAULT_DEPTH_FLOOR, type StoreOptions } from "./open_context.ts";
 export type { ReapedBranch, ReapResult } from "./reap.ts";
 export type { EvictedEntry, RoCacheResult } from "./ro_cache.ts";
@@ -62,6 +64,7 @@ export type { EvictedEntry, RoCacheResult } from "./ro_cache.ts";
  * console.log((await store.diff(main, fork)).identical); // true
  * await store.touch(fork, { ttl_ms: null }); // never expires
  * console.log((await store.parent(fork)).branch, await store.merges(main)); // main []
+ * console.log((await store.log(main)).points.map(({ op }) => op)); // [ "checkpoint" ]
  *
  * await store.promote(fork, main);
  * await store.rollback(parseAddress("shop@main@empty"));
@@ -186,7 +189,7 @@ export class Store {
   }
 
   /**
-   * Moves a branch back to the checkpoint that the address names.
+   * Moves a branch back to the checkpoint, or other point, that the address names.
    *
    * @throws {TaskdError} `not_found`, `lease_held`, `conflict`; with `refuse_in_use` `busy`.
    */
@@ -249,6 +252,15 @@ export class Store {
    */
   merges(address: Address): Promise<MergeInfo[]> {
     return merges(this.context, address);
+  }
+
+  /**
+   * The points of a branch that are kept, the newest first: each can be named where a checkpoint can.
+   *
+   * @throws {TaskdError} `not_found`, `invalid_request` (a place that no part ended at).
+   */
+  log(address: Address, options: LogOptions = {}): Promise<LogResult> {
+    return log(this.context, address, options);
   }
 
   /**

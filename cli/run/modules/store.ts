@@ -24,6 +24,7 @@ const MODULES: Readonly<Record<string, () => Promise<CommandModule>>> = {
   ...exportsOf(() => import("../../commands/store_upkeep.ts"), ["gc", "repair", "verify"]),
   ...exportsOf(() => import("../../commands/session.ts"), ["open", "flush", "status", "close"], "session"),
   diff: () => import("../../commands/diff.ts"),
+  ...exportsOf(() => import("../../commands/log.ts"), ["log"]),
   watch: () => import("../../commands/watch.ts"),
   mcp: () => import("../../commands/mcp.ts"),
 };

@@ -116,7 +116,11 @@ export async function diff(
   options: DiffOptions & LongOptions = {},
 ): Promise<DiffResult> {
   const [left, right] = [await pointAt(context, a), await pointAt(context, b)];
-  const answer = { a: formatAddress(a), b: formatAddress(b), ...await leftOut(context, left, right) };
+  const answer = {
+    a: formatAddress(left.address),
+    b: formatAddress(right.address),
+    ...await leftOut(context, left, right),
+  };
   if (left.chain.id === right.chain.id) {
     const same = { settings: [], definitions: [], tables: [], other_pages: [], problems: [] };
     return { ...answer, identical: true, pages_changed: 0, ...same };

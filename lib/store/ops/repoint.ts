@@ -15,6 +15,7 @@ import { leftOut } from "../left_out.ts";
 import { pastOf } from "../merge_base.ts";
 import { type Address, formatAddress, requireBranch } from "../names.ts";
 import { writeSnapshot } from "../objects.ts";
+import { withPoint } from "../point_log.ts";
 import type { Kept, Ref, UndoEntry } from "../ref.ts";
 import type { LeftOut } from "../results.ts";
 import type { LongOptions, PromoteOptions, RepointOptions, WaitOptions } from "../results.ts";
@@ -99,7 +100,7 @@ export async function compact(
       digest: begun.head.digest,
       same_content: true,
     });
-    await moveTo(context, lease, begun, { entry: lease.ref.undo });
+    await moveTo(context, lease, begun, { entry: lease.ref.undo, op: "compact" });
     const after = await pointIn(context, { db, branch }, lease.ref);
     if (own) context.checkouts.rebind(target, targetOf(after), interrupted);
     return {
@@ -150,7 +151,7 @@ export async function repoint(
     : await keepContent(context, before, { ...options, edits: old.edits });
   const { takes_back } = options;
   const entry = takes_back === undefined ? kept : takes_back.before;
-  await moveTo(context, lease, begun, { entry, source: point.ref });
+  await moveTo(context, lease, begun, { entry, source: point.ref, op: options.op });
 
   const problem = old.problem ?? await follow(context, lease, old, { ...options, kept });
   if (problem !== undefined) context.log(`checkout of ${db}@${branch} not refreshed: ${problem}`);
@@ -273,13 +274,14 @@ export async function recordPendingLineage(
  * the write may have landed although its answer was lost, and others may have forked from it since.
  *
  * @param of.entry The operation that undo takes back next; in the same write, so that neither is there without the other.
+ * @param of.op What the branch's log calls it.
  * @param of.source The ref of the branch whose point the lineage continues.
  */
 export async function moveTo(
   context: StoreContext,
   lease: Lease,
   begun: NewLineage,
-  { entry, source }: { entry: UndoEntry | undefined; source?: Ref },
+  { entry, source, op }: { entry: UndoEntry | undefined; source?: Ref; op: string },
 ): Promise<void> {
   const from = begun.base ?? lease.ref.pending?.base;
   const refs = [lease.ref, ...source === undefined ? [] : [source]];
@@ -287,7 +289,7 @@ export async function moveTo(
   await lease.write((ref): Ref | undefined => {
     if (ref.lineage === begun.lineage) return undefined;
     const { base: _base, pending: _pending, undo: _undo, past: _past, origin: _origin, ...rest } = ref;
-    return {
+    const moved: Ref = {
       ...rest,
       ...history,
       ...(entry === undefined ? {} : { undo: { branch: entry.branch, id: entry.id } }),
@@ -298,6 +300,7 @@ export async function moveTo(
       touched_at: isoNow(context),
       ...(begun.base === undefined ? {} : { base: begun.base }),
     };
+    return withPoint(ref, moved, op);
   });
 }
 

@@ -1,0 +1,219 @@
+/**
+ * Points in the past of a branch: which there are, which are still kept, and which one a transaction, a time or an age
+ * means. A point is kept while every object of its chain is there: what a head or checkpoint needs, and what garbage
+ * collection has not deleted yet.
+ */
+
+import type { Backend } from "../backend/backend.ts";
+import type { Clock } from "../clock.ts";
+import { hasCode, TaskdError } from "../errors.ts";
+import { inParallel } from "../in_parallel.ts";
+import { type Base, type ChainObject, Chains, type LineageView, walkBack } from "./chain.ts";
+import { translated } from "./errors.ts";
+import { type Address, formatAddress, requireBranch } from "./names.ts";
+import { readObjectIndex } from "./object_index.ts";
+import { type LoggedPoint, loggedPoints } from "./point_log.ts";
+import { parsePoint, type PointText } from "./point_text.ts";
+import type { ContentPoint, Ref, Refs } from "./ref.ts";
+import type { LogResult, PointInfo } from "./results.ts";
+
+/** Points of a part of the log where no number is asked for, and at most. */
+export const LOG_POINTS = { default: 50, most: 1000 };
+const PARALLEL_READS = 16;
+/** A database is created with it. */
+const FIRST_TXID = 1;
+
+interface PointsContext {
+  backend: Backend;
+  clock: Clock;
+  refs: Refs;
+}
+
+/** A point of the log; one of a store of version 0.1.0 has no time. */
+type Known = Omit<LoggedPoint, "at_ms"> & { at_ms?: number };
+
+/** What is there of a branch's past, listed once for each lineage. */
+class Past {
+  readonly #chains: Chains;
+  readonly #views = new Map<string, Promise<LineageView>>();
+
+  constructor(backend: Backend) {
+    this.#chains = new Chains(backend);
+  }
+
+  /** The object that ends at a point; undefined when the point is not kept. */
+  async lastObject(point: Base): Promise<ChainObject | undefined> {
+    let last: ChainObject | undefined;
+    try {
+      for await (const object of walkBack(point, (lineage) => this.#view(lineage))) last ??= object;
+    } catch (error) {
+      if (!hasCode(error, "chain_gap")) throw error;
+      return undefined;
+    }
+    return last;
+  }
+
+  /** The points of the chain that ends at a head, the newest first. */
+  async chain(head: Base): Promise<Base[]> {
+    const found: Base[] = [];
+    for await (const { lineage, last } of walkBack(head, (lineage) => this.#view(lineage))) {
+      found.push({ lineage, txid: last });
+    }
+    return found;
+  }
+
+  #view(lineage: string): Promise<LineageView> {
+    let view = this.#views.get(lineage);
+    if (!view) this.#views.set(lineage, view = this.#chains.view(lineage));
+    return view;
+  }
+}
+
+/** All points that a branch knows of, kept or not, the newest first. Those without a time come last. */
+async function knownPoints(past: Past, ref: Ref): Promise<Known[]> {
+  const logged: Known[] = loggedPoints(ref).reverse();
+  const seen = new Set(logged.map(({ txid }) => txid));
+  const named = ref.checkpoints.map(({ lineage = ref.lineage, txid, created_at }) => ({
+    lineage,
+    txid,
+    at_ms: Date.parse(created_at),
+  }));
+  // What an older program wrote, and what a fork has of its parent.
+  const older: Known[] = [...named, ...await past.chain(ref)].filter(({ txid }) => {
+    const fresh = !seen.has(txid);
+    seen.add(txid);
+    return fresh;
+  });
+  return [...logged, ...older.sort((a, b) => b.txid - a.txid)];
+}
+
+/**
+ * The point that an address names beside checkpoints; undefined when that is none of a transaction, a time and an age. A
+ * time means where the branch stood then. The result's address names the same whenever it is read.
+ *
+ * @throws {TaskdError} `not_found` when that is not kept, with the nearest before and after.
+ */
+export async function resolvePoint(
+  { backend, clock }: Pick<PointsContext, "backend" | "clock">,
+  address: Address,
+  ref: Ref,
+): Promise<(ContentPoint & { address: Address }) | undefined> {
+  const asked = parsePoint(address.checkpoint ?? "");
+  if (asked === undefined) return undefined;
+  const past = new Past(backend);
+  const points = await knownPoints(past, ref);
+  const wanted = "age_ms" in asked ? { time_ms: clock.now() - asked.age_ms } : asked;
+  const index = points.findIndex((point) => isAt(point, wanted));
+  const object = index < 0 ? undefined : await past.lastObject(points[index]!);
+  if (!object) throw await notKept(past, { address, points, wanted });
+  const { lineage, txid, at_ms = 0 } = points[index]!;
+  // After a rollback a later transaction may have the number.
+  const unique = points.find((point) => point.txid === txid) === points[index];
+  const name = unique ? `txid:${txid}` : `time:${new Date(at_ms).toISOString()}`;
+  const { digest } = await translated(`Cannot read ${object.key}`, () => readObjectIndex(backend, object));
+  return { lineage, txid, digest, address: { ...address, checkpoint: name } };
+}
+
+type Wanted = Exclude<PointText, { age_ms: number }>;
+
+function isAt({ txid, at_ms }: Known, wanted: Wanted): boolean {
+  return "txid" in wanted ? txid === wanted.txid : at_ms !== undefined && at_ms <= wanted.time_ms;
+}
+
+async function notKept(
+  past: Past,
+  { address, points, wanted }: { address: Address; points: Known[]; wanted: Wanted },
+): Promise<TaskdError> {
+  const order = (point: Known) => "txid" in wanted ? point.txid - wanted.txid : (point.at_ms ?? NaN) - wanted.time_ms;
+  const { db, branch } = address;
+  // The newest first: the first one before is the nearest, and the last one after.
+  const before = points.filter((point) => order(point) <= 0).sort((a, b) => order(b) - order(a));
+  const after = points.filter((point) => order(point) > 0).sort((a, b) => order(a) - order(b));
+  const near: string[] = [];
+  for (const [side, candidates] of [["before", before], ["after", after]] as const) {
+    let found: Known | undefined;
+    for (const each of candidates) if (await past.lastObject(each)) found ??= each;
+    near.push(found ? `the nearest ${side} is ${pointText(found)}` : `none is kept ${side} that`);
+  }
+  return new TaskdError("not_found", `${formatAddress(address)} is not kept: ${near.join(", ")}`, {
+    hint: `taskd log ${db}@${branch} lists the points that are kept`,
+  });
+}
+
+function pointText({ txid, at_ms }: Known): string {
+  return `txid:${txid}${at_ms === undefined ? "" : ` of ${new Date(at_ms).toISOString()}`}`;
+}
+
+/** What log accepts. */
+export interface LogOptions {
+  /** How many points at most; 50 when absent, 1000 at most. */
+  limit?: number;
+  /** `next` of the part before. */
+  after?: string;
+}
+
+/**
+ * The points of a branch that are kept, the newest first.
+ *
+ * @throws {TaskdError} `not_found`; `invalid_request` for a place that no part ended at.
+ */
+export async function log(
+  { backend, refs }: Pick<PointsContext, "backend" | "refs">,
+  address: Address,
+  { limit = LOG_POINTS.default, after }: LogOptions = {},
+): Promise<LogResult> {
+  requireBranch(address, "list the points of");
+  const { db, branch } = address;
+  const { ref } = await refs.read(db, branch);
+  const past = new Past(backend);
+  const points = await knownPoints(past, ref);
+  const start = after === undefined ? 0 : points.findIndex((point) => placeOf(point) === after) + 1;
+  if (after !== undefined && start === 0) {
+    throw new TaskdError("invalid_request", `Cannot go on with the log of ${formatAddress(address)} after that place`, {
+      hint: "Begin again without it",
+    });
+  }
+  const shown: { point: Known; object: ChainObject }[] = [];
+  let next: string | undefined;
+  for (const point of points.slice(start)) {
+    const object = await past.lastObject(point);
+    if (!object) continue;
+    if (shown.length === Math.min(limit, LOG_POINTS.most)) {
+      next = placeOf(shown.at(-1)!.point);
+      break;
+    }
+    shown.push({ point, object });
+  }
+  const found = new Map<Known, PointInfo>();
+  await inParallel(shown, PARALLEL_READS, async ({ point, object }) => {
+    const { pages } = await translated(`Cannot read ${object.key}`, () => readObjectIndex(backend, object));
+    found.set(point, { ...infoOf(ref, point), kind: object.kind, pages, bytes: object.size });
+  });
+  return {
+    db,
+    branch,
+    points: shown.map(({ point }) => found.get(point)!),
+    ...(next === undefined ? {} : { next }),
+  };
+}
+
+/** Where a part of the log ends. */
+function placeOf({ lineage, txid, at_ms = 0 }: Known): string {
+  return `${lineage.slice(0, 16)}/${txid}/${at_ms}`;
+}
+
+function infoOf(
+  ref: Ref,
+  { lineage, txid, at_ms, op }: Known,
+): Pick<PointInfo, "txid" | "at" | "op" | "checkpoints" | "merge"> {
+  const checkpoints = ref.checkpoints.filter((each) => each.txid === txid && (each.lineage ?? ref.lineage) === lineage);
+  const merge = ref.merges?.find(({ onto }) => onto.txid === txid && onto.lineage === lineage);
+  const merged = merge && (merge.reverts === undefined ? "merge" : "revert");
+  return {
+    txid,
+    ...(at_ms === undefined ? {} : { at: new Date(at_ms).toISOString() }),
+    op: op ?? merged ?? (checkpoints.length > 0 ? "checkpoint" : txid === FIRST_TXID ? "create" : "flush"),
+    ...(checkpoints.length === 0 ? {} : { checkpoints: checkpoints.map(({ name }) => name) }),
+    ...(merge === undefined ? {} : { merge: merge.id }),
+  };
+}
