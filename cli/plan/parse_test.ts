@@ -148,7 +148,7 @@ Deno.test("parseCall() refuses what it does not understand, by name", async () =
     [["rollback", "a", "--to=x", "--no-safety", "--safety"], "Flag --safety is given twice", "See taskd help rollback"],
     [["fork", "a", "b", "--materialize=yes"], 'Flag --materialize is on or off, not "yes"', "See taskd help fork"],
     [["promote", "a"], "Promote needs --onto BRANCH", "See taskd help promote"],
-    [["rollback", "a"], "Rollback needs --to CHECKPOINT", "See taskd help rollback"],
+    [["rollback", "a"], "Rollback needs --to POINT", "See taskd help rollback"],
     [
       ["serve", "-snapshot-every", "0"],
       'Cannot read --snapshot-every: "0" is not a whole number of at least 1',

@@ -37,7 +37,7 @@ Deno.test("a head that was moved by a program that notes nothing is a point all 
   assertEquals(texts(move(moved, ref(6, 90))), ["a1 0 ", "a2 30 ", "a5 60 ", "a6 90 "]);
 });
 
-Deno.test("a ref that is moved for ever stays small, and its points reach back to the beginning", () => {
+Deno.test("a ref that is moved often stays small, and its points reach back to the beginning", () => {
   let now = ref(1, 0);
   for (let i = 2; i <= 5000; i++) {
     now = withPoint(now, { ...ref(i, i * 30), ...(now.points ? { points: now.points } : {}) });

@@ -102,10 +102,10 @@ export async function resolvePoint(
   if (asked === undefined) return undefined;
   const past = new Past(backend);
   const points = await knownPoints(past, ref);
-  const wanted = "age_ms" in asked ? { time_ms: clock.now() - asked.age_ms } : asked;
-  const index = points.findIndex((point) => isAt(point, wanted));
+  const sought = "age_ms" in asked ? { time_ms: clock.now() - asked.age_ms } : asked;
+  const index = points.findIndex((point) => isAt(point, sought));
   const object = index < 0 ? undefined : await past.lastObject(points[index]!);
-  if (!object) throw await notKept(past, { address, points, wanted });
+  if (!object) throw await notKept(past, { address, points, sought });
   const { lineage, txid, at_ms = 0 } = points[index]!;
   // After a rollback a later transaction may have the number.
   const unique = points.find((point) => point.txid === txid) === points[index];
@@ -114,17 +114,17 @@ export async function resolvePoint(
   return { lineage, txid, digest, address: { ...address, checkpoint: name } };
 }
 
-type Wanted = Exclude<PointText, { age_ms: number }>;
+type Sought = Exclude<PointText, { age_ms: number }>;
 
-function isAt({ txid, at_ms }: Known, wanted: Wanted): boolean {
-  return "txid" in wanted ? txid === wanted.txid : at_ms !== undefined && at_ms <= wanted.time_ms;
+function isAt({ txid, at_ms }: Known, sought: Sought): boolean {
+  return "txid" in sought ? txid === sought.txid : at_ms !== undefined && at_ms <= sought.time_ms;
 }
 
 async function notKept(
   past: Past,
-  { address, points, wanted }: { address: Address; points: Known[]; wanted: Wanted },
+  { address, points, sought }: { address: Address; points: Known[]; sought: Sought },
 ): Promise<TaskdError> {
-  const order = (point: Known) => "txid" in wanted ? point.txid - wanted.txid : (point.at_ms ?? NaN) - wanted.time_ms;
+  const order = (point: Known) => "txid" in sought ? point.txid - sought.txid : (point.at_ms ?? NaN) - sought.time_ms;
   const { db, branch } = address;
   // The newest first: the first one before is the nearest, and the last one after.
   const before = points.filter((point) => order(point) <= 0).sort((a, b) => order(b) - order(a));

@@ -125,7 +125,7 @@ Deno.test("a point that is not kept is refused with the nearest before and after
     assertMatch(lost.message, /none is kept before that, the nearest after is txid:4 /);
   }));
 
-Deno.test("a fork begins with its parent's points, and a store without noted points has those of its chain", () =>
+Deno.test("a fork has its parent's points, and a ref without any those of its chain", () =>
   withPoints(async (test) => {
     const { store } = test;
     await store.fork(at("app"), "try");

@@ -41,6 +41,7 @@ async function useBranches(call: Call, place: Place): Promise<void> {
   assertEquals([merged.merged, merged.definitions], [true, ["u"]]);
   await call("revert", { db: "app", merge: merged.merge! });
   assertEquals((await call("merges", { db: "app" })).merges.length, 2);
+  assertEquals((await call("log", { db: "app", limit: 1 })).points.map(({ op }) => op), ["revert"]);
   assertEquals((await call("reset", { db: "app", branch: "dev", safety: false })).parent, "main");
   write((await call("checkout", { db: "app" })).path, "UPDATE t SET x = 3");
   write((await call("checkout", { db: "app", branch: "dev" })).path, "UPDATE t SET x = 4");

@@ -170,6 +170,7 @@ until taskd session status > status.log 2>&1; do sleep 0.2; done; taskd session 
     return {};
   },
   "docs/how-to/recover.md": session,
+  "docs/how-to/go_back.md": session,
 };
 
 /** Pages that take minutes or a machine of their own. */
