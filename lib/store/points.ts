@@ -32,10 +32,12 @@ interface PointsContext {
 /** A point of the log; one of a store of version 0.1.0 has no time. */
 type Known = Omit<LoggedPoint, "at_ms"> & { at_ms?: number };
 
-/** What is there of a branch's past, listed once for each lineage. */
+/** What is there of a branch's past: each lineage is listed once, each object looked at once. */
 class Past {
   readonly #chains: Chains;
   readonly #views = new Map<string, Promise<LineageView>>();
+  /** By its key, whether an object and all that it follows are there. */
+  readonly #whole = new Map<string, boolean>();
 
   constructor(backend: Backend) {
     this.#chains = new Chains(backend);
@@ -43,23 +45,26 @@ class Past {
 
   /** The object that ends at a point; undefined when the point is not kept. */
   async lastObject(point: Base): Promise<ChainObject | undefined> {
-    let last: ChainObject | undefined;
-    try {
-      for await (const object of walkBack(point, (lineage) => this.#view(lineage))) last ??= object;
-    } catch (error) {
-      if (!hasCode(error, "chain_gap")) throw error;
-      return undefined;
-    }
-    return last;
+    const [last] = await this.walk(point);
+    return last && this.#whole.get(last.key) ? last : undefined;
   }
 
-  /** The points of the chain that ends at a head, the newest first. */
-  async chain(head: Base): Promise<Base[]> {
-    const found: Base[] = [];
-    for await (const { lineage, last } of walkBack(head, (lineage) => this.#view(lineage))) {
-      found.push({ lineage, txid: last });
+  /** The objects of the chain that ends at a point, the last one first, up to a gap or to one that was walked before. */
+  async walk(point: Base): Promise<ChainObject[]> {
+    const walked: ChainObject[] = [];
+    let whole: boolean | undefined;
+    try {
+      for await (const object of walkBack(point, (lineage) => this.#view(lineage))) {
+        walked.push(object);
+        whole = this.#whole.get(object.key);
+        if (whole !== undefined) break;
+      }
+    } catch (error) {
+      if (!hasCode(error, "chain_gap")) throw error;
+      whole = false;
     }
-    return found;
+    for (const { key } of walked) this.#whole.set(key, whole ?? true);
+    return walked;
   }
 
   #view(lineage: string): Promise<LineageView> {
@@ -79,7 +84,8 @@ async function knownPoints(past: Past, ref: Ref): Promise<Known[]> {
     at_ms: Date.parse(created_at),
   }));
   // What an older program wrote, and what a fork has of its parent.
-  const older: Known[] = [...named, ...await past.chain(ref)].filter(({ txid }) => {
+  const chain = (await past.walk(ref)).map(({ lineage, last }) => ({ lineage, txid: last }));
+  const older: Known[] = [...named, ...chain].filter(({ txid }) => {
     const fresh = !seen.has(txid);
     seen.add(txid);
     return fresh;
@@ -132,7 +138,11 @@ async function notKept(
   const near: string[] = [];
   for (const [side, candidates] of [["before", before], ["after", after]] as const) {
     let found: Known | undefined;
-    for (const each of candidates) if (await past.lastObject(each)) found ??= each;
+    for (const each of candidates) {
+      if (!await past.lastObject(each)) continue;
+      found = each;
+      break;
+    }
     near.push(found ? `the nearest ${side} is ${pointText(found)}` : `none is kept ${side} that`);
   }
   return new TaskdError("not_found", `${formatAddress(address)} is not kept: ${near.join(", ")}`, {

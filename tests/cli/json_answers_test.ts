@@ -31,6 +31,7 @@ const AT_REST = [
   "merge shop@side --into main --check",
   "merge shop@side --into main",
   "revert shop --list",
+  "log shop --limit 2",
   "reset shop@side",
   "promote shop@side --onto main",
   "rollback shop --to one",
