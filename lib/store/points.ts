@@ -94,7 +94,7 @@ async function knownPoints(past: Past, ref: Ref): Promise<Known[]> {
 }
 
 /**
- * The point that an address names beside checkpoints; undefined when that is none of a transaction, a time and an age. A
+ * The point that an address names beside checkpoints; undefined for the name of a checkpoint. A
  * time means where the branch stood then. The result's address names the same whenever it is read.
  *
  * @throws {TaskdError} `not_found` when that is not kept, with the nearest before and after.

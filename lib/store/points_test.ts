@@ -152,3 +152,26 @@ Deno.test("a fork at an age brings back what a bad statement took, and leaves th
     assertEquals(await stored(store, "app@oops"), "a,b,c");
     assertEquals(await stored(store, "app"), "oops,oops,oops");
   }));
+
+Deno.test("what a point needs stays for the grace period after the branch has left it", () =>
+  withApp([], async ({ store, clock }) => {
+    const grace_ms = 15 * MINUTE;
+    const session = await CaptureSession.open(store, at("app"), { flush_every_ms: 0, snapshot_every: 2 });
+    try {
+      for (let minute = 0; minute < 40; minute++) {
+        sql(session.checkout, `INSERT INTO t VALUES('${minute}')`);
+        await session.flush();
+        await store.collectGarbage({ grace_ms });
+        if (minute >= 15) {
+          const { path } = await store.checkout(at("app@main@age:15m"));
+          assertEquals(rows(path, "SELECT max(rowid) - 1 FROM t"), String(minute - 15));
+        }
+        clock.advance(MINUTE);
+      }
+      // Most of what came before is gone: every second object was a whole copy.
+      const { points } = await store.log(at("app"));
+      assert(points.length >= 16 && points.length < 25, `${points.length} points`);
+    } finally {
+      await session.close();
+    }
+  }));
