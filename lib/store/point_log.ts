@@ -7,24 +7,24 @@ import * as v from "../packages/valibot.ts";
 import type { Txid } from "./names.ts";
 import { hex } from "./records.ts";
 
-/** A branch remembers so many points, ten bytes each: its ref is read and written whole. */
-export const MAX_LOGGED = 1024;
+/** A branch remembers so much, about a thousand points: its ref is read and written whole. */
+export const MAX_LOG_CHARS = 8192;
 
-/** Transactions and milliseconds after the step before, in the first one after 0, and the operation if it was no flush. */
-type Step = readonly [txids: number, ms: number, op?: string];
-
-/** Points in one lineage, oldest first. */
+/** Points in one lineage. */
 export interface LoggedSteps {
   /** Absent: that of the ref. */
   lineage?: string;
-  steps: Step[];
+  /**
+   * The newest point, its transaction and milliseconds since 1970; then, after commas, by how much each older one is
+   * before the one that follows it. Behind a point is the operation, if it was neither flush nor checkpoint. This is a
+   * text because most readers of a ref have no use for it.
+   */
+  steps: string;
 }
-
-const step = v.pipe(v.number(), v.safeInteger());
 
 export const LoggedSchema: v.GenericSchema<unknown, LoggedSteps[]> = v.array(v.object({
   lineage: v.exactOptional(hex(32)),
-  steps: v.array(v.union([v.strictTuple([step, step]), v.strictTuple([step, step, v.string()])])),
+  steps: v.pipe(v.string(), v.regex(/^-?\d{1,15} -?\d{1,15}( [a-z-]+)?(,-?\d{1,15} -?\d{1,15}( [a-z-]+)?)*$/)),
 }));
 
 /** From `at_ms` on the branch stood at `txid`. */
@@ -48,17 +48,21 @@ interface Standing {
 }
 
 /**
- * The points of a branch, oldest first; the last one is its head. A branch that was never written to has none noted, and a
+ * The points of a branch, newest first; the first one is its head. A branch that was never written to has none noted, and a
  * program that notes nothing may have moved the head since: then that is the point where it was touched last.
  */
 export function loggedPoints(ref: Standing): LoggedPoint[] {
-  const found = decode(ref);
-  const { lineage, txid, touched_at, base, origin } = ref;
-  const last = found.at(-1);
-  if (last?.lineage === lineage && last.txid === txid) return found;
-  const forked = base?.digest !== undefined || origin !== undefined;
-  const point = { lineage, txid, at_ms: Date.parse(touched_at) };
-  return [...found, !last && forked ? { ...point, op: "fork" } : point];
+  return notedWithHead(ref).flatMap((group) => {
+    let [txid, at_ms] = [0, 0];
+    return group.steps.split(",").map((step, index) => {
+      const [first, second, op] = step.split(" ");
+      const sign = index === 0 ? 1 : -1;
+      txid += sign * Number(first);
+      at_ms += sign * Number(second);
+      const point = { lineage: group.lineage ?? ref.lineage, txid, at_ms };
+      return op === undefined ? point : { ...point, op };
+    });
+  });
 }
 
 /**
@@ -67,44 +71,55 @@ export function loggedPoints(ref: Standing): LoggedPoint[] {
  */
 export function withPoint<R extends Standing>(before: Standing, next: R, op?: string): R {
   const { lineage, txid, touched_at } = next;
-  if (lineage === before.lineage && txid === before.txid) return next;
-  const points = loggedPoints(before);
-  // Only a repair gives a branch another lineage and names no operation.
-  const moved_by = op ?? (lineage === before.lineage ? undefined : "repair");
-  points.push({ lineage, txid, at_ms: Date.parse(touched_at), ...(moved_by === undefined ? {} : { op: moved_by }) });
-  return { ...next, points: encode(points.length > MAX_LOGGED ? thinned(points) : points, lineage) };
+  const moved = lineage !== before.lineage;
+  if (!moved && txid === before.txid) return next;
+  const known = notedWithHead(before);
+  const points = added(moved ? known.map((group) => ({ lineage: before.lineage, ...group })) : known, {
+    txid,
+    at_ms: Date.parse(touched_at),
+    // Only a repair gives a branch another lineage and names no operation.
+    op: op ?? (moved ? "repair" : undefined),
+  });
+  const chars = points.reduce((sum, { lineage, steps }) => sum + (lineage?.length ?? 0) + steps.length, 0);
+  return { ...next, points: chars > MAX_LOG_CHARS ? thinned({ ...next, points }) : points };
+}
+
+function notedWithHead({ lineage: _, txid, touched_at, base, origin, points = [] }: Standing): LoggedSteps[] {
+  const [newest] = points;
+  if (newest && newest.lineage === undefined && newest.steps.startsWith(`${txid} `)) return points;
+  const forked = base?.digest !== undefined || origin !== undefined;
+  return added(points, { txid, at_ms: Date.parse(touched_at), op: !newest && forked ? "fork" : undefined });
+}
+
+type Added = { txid: Txid; at_ms: number; op: string | undefined };
+
+/** The points with a newer one in the ref's own lineage. */
+function added(points: readonly LoggedSteps[], { txid, at_ms, op }: Added): LoggedSteps[] {
+  const step = stepText(txid, at_ms, op);
+  const [newest, ...older] = points;
+  if (newest === undefined || newest.lineage !== undefined) return [{ steps: step }, ...points];
+  const [head = "", ...rest] = newest.steps.split(/,(.*)/s, 2);
+  const [last_txid, last_ms, last_op] = head.split(" ");
+  const before = stepText(txid - Number(last_txid), at_ms - Number(last_ms), last_op);
+  return [{ steps: [step, before, ...rest].join(",") }, ...older];
+}
+
+function stepText(txids: number, ms: number, op: string | undefined): string {
+  return op === undefined ? `${txids} ${ms}` : `${txids} ${ms} ${op}`;
 }
 
 /** Every second flush of the older half goes: the farther back, the fewer points, and the time they span stays. */
-function thinned(points: LoggedPoint[]): LoggedPoint[] {
-  const half = points.length >> 1;
-  const kept = points.filter(({ op }, index) => index >= half || index % 2 === 0 || op !== undefined);
-  return kept.slice(-MAX_LOGGED);
-}
-
-function decode({ lineage, points = [] }: Standing): LoggedPoint[] {
-  return points.flatMap((group) => {
-    let [txid, at_ms] = [0, 0];
-    return group.steps.map(([txids, ms, op]) => {
-      txid += txids;
-      at_ms += ms;
-      return { lineage: group.lineage ?? lineage, txid, at_ms, ...(op === undefined ? {} : { op }) };
-    });
-  });
-}
-
-function encode(points: readonly LoggedPoint[], current: string): LoggedSteps[] {
-  const groups: (LoggedSteps & { at: LoggedPoint })[] = [];
-  for (const point of points) {
-    let group = groups.at(-1);
-    const { lineage, txid, at_ms, op } = point;
-    const before = group?.at.lineage === lineage ? group.at : { txid: 0, at_ms: 0 };
-    if (group?.at.lineage !== lineage) {
-      groups.push(group = { ...(lineage === current ? {} : { lineage }), steps: [], at: point });
-    }
-    const [txids, ms] = [txid - before.txid, at_ms - before.at_ms];
-    group!.steps.push(op === undefined ? [txids, ms] : [txids, ms, op]);
-    group!.at = point;
+function thinned(ref: Standing): LoggedSteps[] {
+  const all = loggedPoints(ref);
+  const kept = all.filter(({ op }, index) =>
+    index < all.length / 2 || (all.length - index) % 2 === 1 || op !== undefined
+  );
+  // Of operations without end the oldest go.
+  const left = kept.slice(0, Math.ceil(all.length * 0.8)).reverse();
+  const groups: { lineage: string; steps: LoggedSteps[] }[] = [];
+  for (const { lineage, txid, at_ms, op } of left) {
+    if (groups[0]?.lineage !== lineage) groups.unshift({ lineage, steps: [] });
+    groups[0]!.steps = added(groups[0]!.steps, { txid, at_ms, op });
   }
-  return groups.map(({ at: _, ...group }) => group);
+  return groups.map(({ lineage, steps: [all] }) => ({ ...(lineage === ref.lineage ? {} : { lineage }), ...all! }));
 }

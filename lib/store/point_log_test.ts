@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { loggedPoints, MAX_LOGGED, withPoint } from "./point_log.ts";
+import { loggedPoints, MAX_LOG_CHARS, withPoint } from "./point_log.ts";
 import { decodeRef, encodeRef, type Ref } from "./ref.ts";
 
 const START = Date.UTC(2026, 0, 1);
@@ -15,7 +15,9 @@ const ref = (txid: number, s: number, lineage = LINEAGE): Ref => ({
   nonce: "00",
 });
 const texts = (of: Ref) =>
-  loggedPoints(of).map(({ lineage, txid, at_ms, op = "" }) => `${lineage[0]}${txid} ${(at_ms - START) / 1000} ${op}`);
+  loggedPoints(of).reverse().map(({ lineage, txid, at_ms, op = "" }) =>
+    `${lineage[0]}${txid} ${(at_ms - START) / 1000} ${op}`
+  );
 const move = (from: Ref, to: Ref, op?: string) =>
   decodeRef(encodeRef(withPoint(from, { ...to, ...(from.points ? { points: from.points } : {}) }, op)), "db@b");
 
@@ -42,11 +44,25 @@ Deno.test("a ref that is moved often stays small, and its points reach back to t
   for (let i = 2; i <= 5000; i++) {
     now = withPoint(now, { ...ref(i, i * 30), ...(now.points ? { points: now.points } : {}) });
   }
-  const points = loggedPoints(now);
-  assert(points.length <= MAX_LOGGED && points.length >= MAX_LOGGED / 2, String(points.length));
+  const points = loggedPoints(now).reverse();
+  assert(points.length > 500, String(points.length));
   assertEquals([points[0]!.txid, points.at(-1)!.txid], [1, 5000]);
   // The last hours are whole.
   assertEquals(points.slice(-256).map(({ txid }) => txid), Array.from({ length: 256 }, (_, i) => 5000 - 255 + i));
   const bytes = encodeRef(now).length;
-  assert(bytes < 20_000, `${bytes} bytes`);
+  assert(bytes < MAX_LOG_CHARS + 400, `${bytes} bytes`);
+});
+
+Deno.test("a branch that is rolled back again and again forgets the oldest of it", () => {
+  let now = ref(1, 0);
+  for (let i = 2; i <= 1500; i++) {
+    const lineage = (i % 50).toString(16).padStart(32, "0");
+    now = withPoint(now, { ...ref(i, i, lineage), ...(now.points ? { points: now.points } : {}) }, "rollback");
+  }
+  const points = loggedPoints(now);
+  assertEquals(points.slice(0, 50).map(({ txid }) => txid), Array.from({ length: 50 }, (_, i) => 1500 - i));
+  assertEquals(points[1]!.lineage, (1499 % 50).toString(16).padStart(32, "0"));
+  assertEquals(texts(decodeRef(encodeRef(now), "db@b")), texts(now));
+  const bytes = encodeRef(now).length;
+  assert(bytes < 3 * MAX_LOG_CHARS, `${bytes} bytes`);
 });

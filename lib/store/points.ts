@@ -76,7 +76,7 @@ class Past {
 
 /** All points that a branch knows of, kept or not, the newest first. Those without a time come last. */
 async function knownPoints(past: Past, ref: Ref): Promise<Known[]> {
-  const logged: Known[] = loggedPoints(ref).reverse();
+  const logged: Known[] = loggedPoints(ref);
   const seen = new Set(logged.map(({ txid }) => txid));
   const named = ref.checkpoints.map(({ lineage = ref.lineage, txid, created_at }) => ({
     lineage,
