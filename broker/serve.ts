@@ -11,8 +11,7 @@ import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/
 import { fileError, fileErrorCode, removeUnfinished } from "../lib/fs.ts";
 import { connectionLimits } from "../lib/descriptors.ts";
 import { hostPort } from "../lib/http/address.ts";
-import { DESCRIPTORS_OF_CONNECTION } from "../lib/http/connection_server.ts";
-import { MAX_HTTP_CONNECTIONS } from "../lib/http/guard.ts";
+import { MAX_HTTP_CONNECTIONS } from "../lib/http/server.ts";
 import { VERSION } from "../lib/version.ts";
 import { Admission } from "./admission/admission.ts";
 import { CheckWatch } from "./engine/ci/watch.ts";
@@ -48,7 +47,7 @@ import { sha256Hex } from "../lib/sha256.ts";
 
 /** What a task does leaves the API its part: its three listeners have a third of that each. */
 const CONNECTION_USES = {
-  api: { most: MAX_HTTP_CONNECTIONS, descriptors: 3 * DESCRIPTORS_OF_CONNECTION, share: 0.4 },
+  api: { most: MAX_HTTP_CONNECTIONS, descriptors: 3, share: 0.4 },
   gateway: { most: MAX_GATEWAY_CONNECTIONS, descriptors: 2, share: 0.3 },
   proxy: { most: EGRESS_LIMITS.connections, descriptors: 2, share: 0.3 },
 };

@@ -12,8 +12,8 @@ import { TaskdError } from "../lib/errors.ts";
 import { fileError } from "../lib/fs.ts";
 import { type HttpAddress, parseHttpAddress } from "../lib/http/address.ts";
 import { connectionLimits } from "../lib/descriptors.ts";
-import { DESCRIPTORS_OF_CONNECTION } from "../lib/http/connection_server.ts";
-import { type HttpTimeouts, MAX_HTTP_CONNECTIONS } from "../lib/http/guard.ts";
+import type { HttpTimeouts } from "../lib/http/connection_stream.ts";
+import { MAX_HTTP_CONNECTIONS } from "../lib/http/server.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import { acquireDaemonLock } from "../lib/store/daemon_lock.ts";
 import { DEFAULT_GC_GRACE_MS } from "../lib/store/gc.ts";
@@ -45,7 +45,7 @@ export const DEFAULT_SNAPSHOT_EVERY = 16;
 /** A quarter stays the socket's, whatever comes over HTTP. */
 const CONNECTION_USES = {
   socket: { most: MAX_CONNECTIONS, descriptors: 1, share: 0.25 },
-  http: { most: MAX_HTTP_CONNECTIONS, descriptors: DESCRIPTORS_OF_CONNECTION, share: 0.75 },
+  http: { most: MAX_HTTP_CONNECTIONS, descriptors: 1, share: 0.75 },
 };
 
 /** What is left out of the janitor's has its default, {@linkcode DEFAULT_GC_GRACE_MS} among them. */
@@ -146,7 +146,6 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     sessions: () => sessions.infos(() => true),
     sessionCount: () => sessions.openCount,
     threads: engine,
-    socket: options.socket,
     max_connections: limits.http,
     clock,
     random,

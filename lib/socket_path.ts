@@ -10,14 +10,6 @@ export function socketStagingOf(path: string): { directory: string; socket: stri
   return { directory: `${path}~`, socket: `${path}~/s` };
 }
 
-/**
- * The directory beside the socket `path` that only its owner can enter, and the file in it at which the server behind a
- * connection guard is bound, for the moment in which the guard connects to it.
- */
-export function guardedSocketOf(path: string): { directory: string; socket: string } {
-  return { directory: `${path}-`, socket: `${path}-/s` };
-}
-
 const STAGING_BYTES = socketStagingOf("").socket.length;
 
 /** The longest path of a socket on each system, in bytes: it is bound under a longer one. */

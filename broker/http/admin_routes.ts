@@ -29,7 +29,7 @@ export function stats(call: Call, { since, by }: Query<typeof STATS_QUERY>): Res
 }
 
 /** The kernel does not tell this runtime who is behind a connection: what is known is who can come in there. */
-export function decider({ request, context: { listener: { kind }, guarded: { peer } } }: Call): Decider {
+export function decider({ request, context: { listener: { kind }, connection: { peer } } }: Call): Decider {
   if (kind === "socket") {
     const via = request.headers.get("user-agent") === COMMAND_LINE ? "command line" : "socket";
     return { via, who: `the owner of the socket (uid ${Deno.uid()})` };

@@ -8,7 +8,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { withDeadline } from "../../lib/deadline.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { readBounded } from "../../lib/http/body.ts";
-import type { GuardedRequest } from "../../lib/http/guard.ts";
+import type { RequestConnection } from "../../lib/http/server.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { MAX_BODY_BYTES } from "../api/wire.ts";
@@ -19,7 +19,7 @@ import { RequestRefused } from "./statuses.ts";
 export type BodySchema = v.StrictObjectSchema<v.ObjectEntries, undefined>;
 
 export interface ReadOptions {
-  guarded: GuardedRequest;
+  connection: RequestConnection;
   clock: Clock;
   deadline_ms: number;
   /** No body at all is an empty object. */
@@ -49,13 +49,13 @@ export async function readBody<S extends BodySchema>(
   return parsed(parseStrict(bytes), schema);
 }
 
-async function readBytes(request: Request, { guarded, clock, deadline_ms }: ReadOptions): Promise<Uint8Array> {
+async function readBytes(request: Request, { connection, clock, deadline_ms }: ReadOptions): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array();
   let bytes: Uint8Array | undefined;
   try {
-    bytes = await withDeadline(readBounded(request, guarded, MAX_BODY_BYTES), clock, deadline_ms);
+    bytes = await withDeadline(readBounded(request, MAX_BODY_BYTES), clock, deadline_ms);
   } catch (error) {
-    guarded.last();
+    connection.last();
     const late = error instanceof DOMException && error.name === "TimeoutError";
     const problem = late ? "it does not arrive" : "it broke off";
     throw new RequestRefused(

@@ -5,7 +5,7 @@
 import * as v from "valibot";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { GuardedRequest } from "../../lib/http/guard.ts";
+import type { RequestConnection } from "../../lib/http/server.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { answer } from "./answers.ts";
@@ -17,7 +17,7 @@ export interface CallContext {
   engine: BrokerEngine;
   clock: Clock;
   listener: ListenerPolicy;
-  guarded: GuardedRequest;
+  connection: RequestConnection;
   ending: AbortSignal;
   body_deadline_ms: number;
   ui_url: string;
@@ -77,8 +77,8 @@ export class Call {
 
   /** The body; throws as {@linkcode readBody}. */
   body<S extends BodySchema>(schema: S, options: { optional?: boolean } = {}): Promise<v.InferOutput<S>> {
-    const { guarded, clock, body_deadline_ms } = this.context;
-    return readBody(this.request, schema, { guarded, clock, deadline_ms: body_deadline_ms, ...options });
+    const { connection, clock, body_deadline_ms } = this.context;
+    return readBody(this.request, schema, { connection, clock, deadline_ms: body_deadline_ms, ...options });
   }
 
   /**
@@ -87,7 +87,7 @@ export class Call {
    * @param endless Whether it may wait for things to happen: it has then no deadline but that of a stalled reader.
    */
   stream(source: PieceSource, { type, endless }: { type: string; endless: boolean }): Response {
-    if (endless) this.context.guarded.streaming();
+    if (endless) this.context.connection.streaming();
     return answer(pullStream(source, this.context.ending), { "content-type": type, "x-accel-buffering": "no" });
   }
 }

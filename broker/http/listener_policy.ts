@@ -16,7 +16,6 @@ import type { BearerCheck } from "../../lib/http/bearer.ts";
 import { classifyAddress, parseAddress } from "../egress/address_class.ts";
 import { RequestRefused } from "./statuses.ts";
 import { SOCKET_HOST } from "../api/socket_host.ts";
-import { requestUrl } from "../../lib/http/guarded_server.ts";
 
 /** A listener, as far as it decides who may come in. */
 export type ListenerPolicy =
@@ -46,10 +45,9 @@ export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port
  *
  * @returns Its address, whose host need not be the one that the header names, and is checked as well.
  */
-export function checkRequest(request: Request, listener: ListenerPolicy): URL {
+export function checkRequest(request: Request, url: URL | null, listener: ListenerPolicy): URL {
   const host = (request.headers.get("host") ?? "").toLowerCase();
   checkHost(host, listener);
-  const url = requestUrl(request);
   if (url === null) throw new TaskdError("invalid_request", "Cannot take the address: it is none");
   checkHost(url.host, listener);
   const origin = request.headers.get("origin");

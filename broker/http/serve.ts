@@ -2,7 +2,7 @@
  * The broker's listeners: the unix socket, `broker.addr` when it is set, and one for the
  * web pages. All lead to the same routes; `listener_policy.ts` decides which requests each accepts.
  *
- * A guard protects each listener and ends connections that stall, so that a client costs a bounded amount of memory for
+ * Connections that stall are ended, so that a client costs a bounded amount of memory for
  * a bounded time. A task does not depend on its client: what was accepted goes on when the client is gone.
  */
 
@@ -10,8 +10,8 @@ import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } fr
 import { stackOf, TaskdError } from "../../lib/errors.ts";
 import { hostPort, type HttpAddress, parseHttpAddress } from "../../lib/http/address.ts";
 import { BearerCheck } from "../../lib/http/bearer.ts";
-import type { GuardedRequest, HttpTimeouts } from "../../lib/http/guard.ts";
-import { GuardedServer } from "../../lib/http/guarded_server.ts";
+import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
+import { BoundedServer, type RequestConnection } from "../../lib/http/server.ts";
 import { bindSocket } from "../../lib/unix_socket.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { answer, COMMON_HEADERS, problem } from "./answers.ts";
@@ -81,7 +81,7 @@ class Listeners implements RunningHttp {
   readonly ui_url: string;
   readonly #options: ServeHttpOptions;
   readonly #clock: Clock;
-  readonly #server: GuardedServer<ListenerPolicy>;
+  readonly #server: BoundedServer<ListenerPolicy>;
   readonly #ui_url_with_token: string;
 
   constructor(
@@ -91,10 +91,9 @@ class Listeners implements RunningHttp {
   ) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#server = new GuardedServer<ListenerPolicy>({
-      answer: (request, guarded, listener) => this.#answer(request, guarded, listener),
+    this.#server = new BoundedServer<ListenerPolicy>({
+      answer: (request, connection, listener) => this.#answer(request, connection, listener),
       failed: (error) => this.#failed(error),
-      socket: options.socket,
       max_connections: options.max_connections,
       log: options.log,
       clock: this.#clock,
@@ -127,8 +126,8 @@ class Listeners implements RunningHttp {
     return this.#server.close(LAST_CALLS_MS);
   }
 
-  async #answer(request: Request, guarded: GuardedRequest, listener: ListenerPolicy): Promise<Response> {
-    const { pathname, searchParams } = checkRequest(request, listener);
+  async #answer(request: Request, connection: RequestConnection, listener: ListenerPolicy): Promise<Response> {
+    const { pathname, searchParams } = checkRequest(request, connection.url, listener);
     if (listener.kind === "ui" && isPage(pathname)) return this.#page(request, pathname);
     checkToken(request, listener);
     const { routes, id } = findRoutes(pathname);
@@ -137,14 +136,14 @@ class Listeners implements RunningHttp {
         hint: "GET /openapi.json lists the routes",
       });
     }
-    if (routes.some(isAdmin)) checkAdmin(request, listener, guarded.peer);
+    if (routes.some(isAdmin)) checkAdmin(request, listener, connection.peer);
     const route = routes.find(({ method }) => method === request.method);
     if (route === undefined) throw wrongMethod(routes.map(({ method }) => method));
     const call = new Call(request, {
       engine: this.#options.engine,
       clock: this.#clock,
       listener,
-      guarded,
+      connection,
       ending: this.#server.ending,
       body_deadline_ms: this.#server.timeouts.read_ms * BODY_SHARE,
       ui_url: this.#ui_url_with_token,

@@ -1,7 +1,7 @@
 /** The daemon, the commands of its sessions, and the program's own. */
 
 import { hostPort, parseHttpAddress } from "../../lib/http/address.ts";
-import { guardedSocketOf, socketStagingOf } from "../../lib/socket_path.ts";
+import { socketStagingOf } from "../../lib/socket_path.ts";
 import type { CommandSpec } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
@@ -9,13 +9,11 @@ import { socketNeeds, storeNeeds } from "../plan/needs.ts";
 import { BRANCH, programFiles } from "./_branch_flags.ts";
 import { ASKS_DAEMON, bytes, commands, duration, file, integer, NEEDS_NOTHING, on, ON_BRANCHES, text } from "./_row.ts";
 
-/** The HTTP listener's own address, and the socket between it and the servers behind its guard. */
+/** The HTTP listener's own address. */
 function httpNeeds(plan: Plan): PermissionSet {
   const { http } = plan.flags;
   if (typeof http !== "string") return NO_PERMISSIONS;
-  const { directory, socket } = guardedSocketOf(plan.socket);
-  const net = [hostPort(parseHttpAddress(http)), `unix:${socket}`];
-  return unionOf({ read: [directory], write: [directory], net, sys: ["inspector", "uid"] });
+  return { ...NO_PERMISSIONS, net: [hostPort(parseHttpAddress(http))], sys: ["inspector"] };
 }
 
 export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [

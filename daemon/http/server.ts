@@ -8,8 +8,8 @@ import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { stackOf, TaskdError } from "../../lib/errors.ts";
 import { hostPort, type HttpAddress } from "../../lib/http/address.ts";
 import { readBounded } from "../../lib/http/body.ts";
-import type { GuardedRequest, HttpTimeouts } from "../../lib/http/guard.ts";
-import { GuardedServer, requestUrl } from "../../lib/http/guarded_server.ts";
+import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
+import { BoundedServer, type RequestConnection } from "../../lib/http/server.ts";
 import { decodeRequest, failure } from "../../lib/protocol/codec.ts";
 import { decodeLine, MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
 import type { SessionInfo } from "../../lib/protocol/messages.ts";
@@ -41,7 +41,6 @@ export interface HttpOptions {
   sessions: () => Promise<SessionInfo[]>;
   sessionCount: () => number;
   threads: SampledThreads;
-  socket: string;
   max_connections?: number;
   clock: Clock;
   random: RandomBytes;
@@ -52,20 +51,19 @@ export interface HttpOptions {
 export class HttpServer {
   readonly #options: HttpOptions;
   readonly #profiler: Profiler;
-  readonly #server: GuardedServer<void>;
+  readonly #server: BoundedServer<void>;
   /** `host:port` as it is. */
   readonly address: string;
 
   constructor(options: HttpOptions) {
     this.#options = options;
     this.#profiler = new Profiler(options.clock, options.threads);
-    this.#server = new GuardedServer({
-      answer: (request, guarded) => this.#route(request, guarded),
+    this.#server = new BoundedServer({
+      answer: (request, connection) => this.#route(request, connection),
       failed: (error) => {
         options.log(`defect: http ${stackOf(error)}`);
         return problem(500, "internal", "The daemon has a defect; its log has the details");
       },
-      socket: options.socket,
       max_connections: options.max_connections,
       log: options.log,
       clock: options.clock,
@@ -88,8 +86,8 @@ export class HttpServer {
     return this.#server.close(LAST_CALLS_MS);
   }
 
-  async #route(request: Request, guarded: GuardedRequest): Promise<Response> {
-    const url = requestUrl(request);
+  async #route(request: Request, connection: RequestConnection): Promise<Response> {
+    const { url, gone } = connection;
     if (url === null) return problem(400, "invalid_request", "The request has no valid URL");
     const { pathname, searchParams } = url;
     if (pathname === "/healthz") {
@@ -105,16 +103,16 @@ export class HttpServer {
       case "/metrics/more":
         return await only(request, "GET", () => this.#metrics(this.#options.more_metrics));
       case "/events":
-        return await only(request, "GET", () => this.#events(guarded, searchParams.get("more") === "1"));
+        return await only(request, "GET", () => this.#events(connection, searchParams.get("more") === "1"));
       case "/rpc":
-        return await only(request, "POST", () => this.#rpc(request, guarded));
+        return await only(request, "POST", () => this.#rpc(request));
       case "/debug/pprof":
       case "/debug/pprof/":
         return await only(request, "GET", () => profileIndex());
       case "/debug/pprof/profile":
       case "/debug/pprof/heap":
       case "/debug/pprof/allocs":
-        return await only(request, "GET", () => this.#profile(pathname.slice(13), searchParams, guarded.gone));
+        return await only(request, "GET", () => this.#profile(pathname.slice(13), searchParams, gone));
       default:
         return problem(404, "not_found", "There is no such route");
     }
@@ -125,16 +123,16 @@ export class HttpServer {
     return new Response(await families.render(await sessions()), { headers: { "content-type": content_type } });
   }
 
-  #events(guarded: GuardedRequest, more: boolean): Response {
-    guarded.streaming();
+  #events(connection: RequestConnection, more: boolean): Response {
+    connection.streaming();
     const { publisher, clock, random } = this.#options;
     return new Response(eventStream(publisher, clock, { prefix: randomHex(random, 4), more }), {
       headers: { "content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no" },
     });
   }
 
-  async #rpc(request: Request, guarded: GuardedRequest): Promise<Response> {
-    const body = await readBounded(request, guarded, MAX_LINE_BYTES);
+  async #rpc(request: Request): Promise<Response> {
+    const body = await readBounded(request, MAX_LINE_BYTES);
     if (!body) return problem(413, "too_large", `A request has at most ${MAX_LINE_BYTES} bytes`);
     const decoded = decodeRequest(decodeLine(body));
     const refusal = (attempted: string, hint: string) =>

@@ -7,7 +7,7 @@ import { MoreMetrics } from "../more_metrics.ts";
 import { Publisher } from "../publisher.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
 import { BearerToken } from "./auth.ts";
-import type { HttpTimeouts } from "../../lib/http/guard.ts";
+import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
 import { HttpServer } from "./server.ts";
 import { longTest } from "../../tests/support/long.ts";
 
@@ -44,9 +44,7 @@ function start(
     },
   } as unknown as Handlers;
   const address = parseHttpAddress("127.0.0.1:0");
-  const directory = Deno.makeTempDirSync();
   const server = new HttpServer({
-    socket: `${directory}/taskd.sock`,
     address,
     token: BearerToken.forListener(address, { token: TOKEN, allow_non_loopback: false, random: systemRandom }),
     dispatcher: new Dispatcher(handlers, () => {}),

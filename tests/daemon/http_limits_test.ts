@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { WRITE_DEADLINE_MS } from "../../daemon/publisher.ts";
-import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../lib/http/guard.ts";
+import { HTTP_TIMEOUTS } from "../../lib/http/connection_stream.ts";
+import { MAX_HTTP_CONNECTIONS } from "../../lib/http/server.ts";
 import type { RawHttp } from "../support/raw_http.ts";
 import { Place } from "./daemon_process.ts";
 import { HttpDaemon } from "./_http.ts";

@@ -1,7 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { PING_MS } from "../../../lib/http/server_sent_events.ts";
 import { MAX_BODY_BYTES } from "../../../broker/api/wire.ts";
-import { HTTP_TIMEOUTS, MAX_HTTP_CONNECTIONS } from "../../../lib/http/guard.ts";
+import { HTTP_TIMEOUTS } from "../../../lib/http/connection_stream.ts";
+import { MAX_HTTP_CONNECTIONS } from "../../../lib/http/server.ts";
 import { withBroker } from "./_broker.ts";
 import { PAGE, withReference } from "./reference.ts";
 

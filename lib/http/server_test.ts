@@ -1,0 +1,158 @@
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { VirtualClock } from "../../tests/support/clock.ts";
+import { resetConnections } from "../../tests/support/resets.ts";
+import { nextTurn } from "../clock.ts";
+import { BoundedServer, type BoundedServerOptions, type HttpListener } from "./server.ts";
+
+type Answer = BoundedServerOptions<void>["answer"];
+
+/** A server on a clock that stands still: one that pauses after a failed accept never goes on. */
+function serve(answer: Answer, accept?: (listener: Deno.TcpListener) => Promise<Deno.Conn>) {
+  const clock = new VirtualClock();
+  const server = new BoundedServer<void>({ answer, failed: () => new Response(null, { status: 500 }), clock });
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const accepting: HttpListener = {
+    addr: listener.addr,
+    accept: () => accept === undefined ? listener.accept() : accept(listener),
+    close: () => listener.close(),
+  };
+  server.over(accepting);
+  return { server, clock, port: listener.addr.port, [Symbol.asyncDispose]: () => server.close(0) };
+}
+
+/** A server that answers everything. */
+async function withServer(
+  test: (port: number) => Promise<void>,
+  accept?: (listener: Deno.TcpListener) => Promise<Deno.Conn>,
+): Promise<void> {
+  await using server = serve(() => Promise.resolve(new Response("served")), accept);
+  await test(server.port);
+}
+
+async function ask(port: number): Promise<string> {
+  return await (await fetch(`http://127.0.0.1:${port}/`)).text();
+}
+
+Deno.test("clients that reset their connections keep no other from being served", () =>
+  withServer(async (port) => {
+    resetConnections(port);
+    assertEquals(await ask(port), "served");
+  }));
+
+Deno.test("a client that is gone once it is accepted ends nothing but its own connection", () => {
+  let accepted = 0;
+  return withServer(async (port) => {
+    await assertRejects(() => ask(port), TypeError);
+    assertEquals(await ask(port), "served");
+  }, async (listener) => {
+    const client = await listener.accept();
+    // As macOS does it; Linux takes the option all the same.
+    if (accepted++ === 0) client.setNoDelay = () => raise(new TypeError("Invalid argument (os error 22)"));
+    return client;
+  });
+});
+
+function raise(error: Error): never {
+  throw error;
+}
+
+/** A connection that is to end: its last answer has been handed over. */
+interface LastAnswer {
+  server: BoundedServer<void>;
+  clock: VirtualClock;
+  client: Deno.TcpConn;
+  /** Bytes that the server has read of the client since then. */
+  arrived: () => number;
+}
+
+/** A server that answers without the request's body and ends the connection. */
+async function withLastAnswer(test: (at: LastAnswer) => Promise<void>): Promise<void> {
+  let arrived = 0;
+  const answer: Answer = (_request, connection) => {
+    connection.last();
+    return Promise.resolve(new Response("enough", { status: 413 }));
+  };
+  await using at = serve(answer, async (listener) => {
+    const conn = await listener.accept();
+    const read = conn.read.bind(conn);
+    conn.read = async (buffer) => {
+      const count = await read(buffer);
+      arrived += count ?? 0;
+      return count;
+    };
+    return conn;
+  });
+  using client = await Deno.connect({ hostname: "127.0.0.1", port: at.port });
+  await client.write(new TextEncoder().encode(`POST / HTTP/1.1\r\nHost: x\r\nContent-Length: ${2 ** 40}\r\n\r\n`));
+  assertStringIncludes(await rest(client), "413 Payload Too Large");
+  const before = arrived;
+  await test({ ...at, client, arrived: () => arrived - before });
+}
+
+/** Everything that comes until the other side says no more; this side stays open. */
+async function rest(client: Deno.TcpConn): Promise<string> {
+  const buffer = new Uint8Array(4096);
+  let text = "";
+  for (let count = await client.read(buffer); count !== null; count = await client.read(buffer)) {
+    text += new TextDecoder().decode(buffer.subarray(0, count));
+  }
+  return text;
+}
+
+Deno.test("after its last answer a connection drains the client for a second", () =>
+  withLastAnswer(async ({ server, clock }) => {
+    // The server checks its deadlines four times a second.
+    const pass = async (ms: number) => {
+      for (let passed = 0; passed < ms; passed += 250) {
+        await clock.sleeper(250);
+        clock.advance(250);
+        await turns();
+      }
+    };
+    await pass(1_000);
+    assertEquals(server.connections, 1);
+    await pass(250);
+    while (server.connections > 0) await turns();
+  }));
+
+Deno.test("after its last answer 16 MiB of a connection are dropped, and more ends it", () =>
+  withLastAnswer(async ({ server, client, arrived }) => {
+    const chunk = new Uint8Array(1 << 20);
+    for (let left = 16 << 20; left > 0;) left -= await client.write(chunk.subarray(0, left));
+    while (arrived() < 16 << 20 && server.connections > 0) await turns();
+    await turns();
+    assertEquals(server.connections, 1);
+    // Time stands still: nothing else can end it.
+    await client.write(new Uint8Array(1));
+    while (server.connections > 0) await turns();
+    await assertRejects(async () => {
+      for (;;) await client.write(chunk);
+    });
+  }));
+
+Deno.test("a head that began during the answer before it has the deadline of a head", async () => {
+  const [asked, finish] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  await using at = serve(async () => {
+    asked.resolve();
+    await finish.promise;
+    return new Response("enough");
+  });
+  using client = await Deno.connect({ hostname: "127.0.0.1", port: at.port });
+  await client.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+  await asked.promise;
+  await client.write(new TextEncoder().encode("GET / HT"));
+  for (let turn = 0; turn < 20; turn++) await turns();
+  finish.resolve();
+  await client.read(new Uint8Array(4096));
+  for (let passed = 0; passed <= 5_000; passed += 250) {
+    await at.clock.sleeper(250);
+    at.clock.advance(250);
+    await turns();
+  }
+  while (at.server.connections > 0) await turns();
+});
+
+/** Lets timers and sockets have their turn. */
+async function turns(): Promise<void> {
+  for (let turn = 0; turn < 5; turn++) await nextTurn();
+}
