@@ -10,6 +10,7 @@ import { EGRESS_PROMISES } from "./egress_destinations.ts";
 import { MADE_PROMISES } from "./files_made.ts";
 import { LIMIT_PROMISES } from "./gateway_limits.ts";
 import { GATEWAY_PROMISES } from "./gateway_requests.ts";
+import { SOURCE_PORT_PROMISES } from "./source_ports.ts";
 
 export const COMMON_GROUPS: Readonly<Record<string, string>> = {
   egress: "The egress proxy",
@@ -25,6 +26,7 @@ export const COMMON_PROMISES: readonly CommonPromise[] = [
   ...GATEWAY_PROMISES,
   ...LIMIT_PROMISES,
   ...CONTROL_PROMISES,
+  ...SOURCE_PORT_PROMISES,
   ...GATE_PROMISES,
   ...LEDGER_PROMISES,
   ...MADE_PROMISES,

@@ -78,7 +78,7 @@ export class AttackContext implements AsyncDisposable {
 
   /** A whole broker, started once. */
   broker(): Promise<StagedBroker> {
-    return this.#broker ??= this.#stageBroker();
+    return this.#broker ??= this.stageBroker();
   }
 
   /** That broker, and a task of a hostile agent at its gate, made once. */
@@ -87,7 +87,8 @@ export class AttackContext implements AsyncDisposable {
     return { broker, task: await (this.#gate ??= broker.taskAtGate()) };
   }
 
-  async #stageBroker(): Promise<StagedBroker> {
+  /** A broker of the caller's, who stops it. */
+  async stageBroker(): Promise<StagedBroker> {
     const { clock, random, timeout, surfaces } = this;
     return await StagedBroker.start({
       root: await this.folder(),

@@ -5,6 +5,7 @@ import { DISPLAY_PROMISES } from "./display.ts";
 import { GATE_PROMISES } from "./approval_gate.ts";
 import { LEDGER_PROMISES } from "./ceilings.ts";
 import { MADE_PROMISES } from "./files_made.ts";
+import { SOURCE_PORT_PROMISES } from "./source_ports.ts";
 import { allReported, tryThem, unheld } from "./_context.ts";
 import { naiveBroker } from "./_naive_broker.ts";
 import { longTest } from "../support/long.ts";
@@ -48,7 +49,14 @@ const OPEN: Partial<Surfaces> = {
 
 longTest("every promise about them is a hole with parts that allow everything", async () => {
   const tried = await tryThem(["control", "files", "display"], { surfaces: OPEN, timeout_ms: 1_000 });
-  const families = [CONTROL_PROMISES, GATE_PROMISES, LEDGER_PROMISES, MADE_PROMISES, DISPLAY_PROMISES];
+  const families = [
+    CONTROL_PROMISES,
+    SOURCE_PORT_PROMISES,
+    GATE_PROMISES,
+    LEDGER_PROMISES,
+    MADE_PROMISES,
+    DISPLAY_PROMISES,
+  ];
   assertEquals(tried.length, families.flat().length);
   allReported(tried);
 });

@@ -16,7 +16,7 @@ export interface Attempt {
   address: string;
   port: number;
   line: string;
-  /** The source port, bound on 127.0.0.2, which anybody may take while a client has it on 127.0.0.1. */
+  /** The source port, bound on 127.0.0.2, which another user may take while a client has it on 127.0.0.1. */
   source_port?: number;
 }
 

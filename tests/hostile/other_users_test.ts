@@ -37,7 +37,7 @@ function elsewhere(): string[] {
   return ["127.0.0.2", "::1", ...own.map(({ address }) => address)];
 }
 
-/** What the documentation lets anybody on this machine have of a listener: routes by their status, others are 401 to 405. */
+/** What the documentation lets any user of this machine have of a listener: routes by their status, others are 401 to 405. */
 type Open = Record<string, number>;
 
 interface Documented {
@@ -55,7 +55,7 @@ async function tryAll(pid: number, { ports, socket }: Documented, state: string)
   const attempts = listening.ports.flatMap((port): Attempt[] => [
     ...elsewhere().map((address) => ({ address, port, line: "GET /admin/ui" })),
     ...ROUTES.map((route) => ({ address: "127.0.0.1", port, line: `GET ${route}` })),
-    // A number that anybody can choose must be nobody's identity.
+    // A number that every user can choose must be no identity.
     ...listening.peers.map((source_port) => ({ address: "127.0.0.1", port, line: "GET /admin/ui", source_port })),
   ]);
   const { answers, of_sockets } = await asOtherUser(attempts, [socket]);

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import type { BrokerClient } from "../../../broker/client/client.ts";
 import { checkAdmin, hostsOf } from "../../../broker/http/listener_policy.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
