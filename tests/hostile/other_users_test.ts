@@ -4,11 +4,15 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { GATEWAY_PORT } from "../../broker/egress/ports.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { configure, EMBEDDED, makeBrokerPlace, startBroker } from "../cli/support/broker_place.ts";
 import { startDaemon } from "../cli/support/daemon.ts";
 import { makePlace } from "../cli/support/taskd.ts";
 import { plainGit } from "../broker/git/bench.ts";
+import { withBroker } from "../broker/http/_broker.ts";
+import { runIn } from "../broker/sandbox/_container.ts";
+import { podmanTest, testRuntime } from "../support/podman.ts";
 import { socketStagingOf } from "../../lib/socket_path.ts";
 import { textLines } from "../support/text_lines.ts";
 import { asOtherUser, type Attempt, type Listening, listeningOf } from "./_other_user.ts";
@@ -189,4 +193,32 @@ Deno.test({
     stop.abort();
     await stream.body?.cancel().catch(() => {});
   },
+});
+
+/** Prints each address and port at which a connection is taken. */
+const CONNECT = `
+import json, socket, sys
+for address, port in json.loads(sys.argv[1]):
+    try:
+        socket.create_connection((address, port), 2).close()
+        print("taken", address, port)
+    except OSError: pass
+print("tried")
+`;
+
+podmanTest("a container reaches no listener of a broker, on any address", async () => {
+  await using test = await testRuntime();
+  const { listen: { hostname } } = await test.runtime.prepare();
+  await withBroker(async (broker) => {
+    using _client = await broker.connect();
+    const { ports } = listeningOf(Deno.pid);
+    assert(ports.includes(broker.port) && ports.includes(broker.ui_port));
+    // A container that reaches nothing at all would prove nothing.
+    using gateway = Deno.listen({ hostname, port: GATEWAY_PORT });
+    const places = [hostname, "127.0.0.1", ...elsewhere()].flatMap((address) => ports.map((port) => [address, port]));
+    const asked = JSON.stringify([...places, [hostname, gateway.addr.port]]);
+    const { out, end } = await runIn(test, ["python3", "-c", CONNECT, asked]);
+    assertEquals(end.code, 0);
+    assertEquals(out.map((line) => line.trim()), [`taken ${hostname} ${GATEWAY_PORT}`, "tried"]);
+  }, { addr: "127.0.0.1:0" });
 });
