@@ -7,6 +7,7 @@
 
 import { Duplex } from "node:stream";
 import type { Clock } from "../clock.ts";
+import { concat } from "../concat.ts";
 
 /** Deadlines in milliseconds; the contract's numbers. */
 export const HTTP_TIMEOUTS = {
@@ -101,6 +102,7 @@ export class ConnectionStream extends Duplex {
 
   streaming(): void {
     this.#endless = true;
+    if (this.#gone.signal.aborted) this.destroy();
   }
 
   /** Ends the connection if a deadline has passed. */
@@ -127,6 +129,10 @@ export class ConnectionStream extends Duplex {
       this.#writing_since_ms = undefined;
       done();
     }, done);
+  }
+
+  override _writev(parts: { chunk: Uint8Array }[], done: (error?: Error | null) => void): void {
+    this._write(concat(parts.map(({ chunk }) => chunk)), "", done);
   }
 
   override _final(done: (error?: Error | null) => void): void {
@@ -165,6 +171,8 @@ export class ConnectionStream extends Duplex {
         if (!this.push(buffer.slice(0, count))) await this.#room.promise;
       }
       this.#gone.abort();
+      // A stream without an end would learn only from its next write that its reader is gone.
+      if (this.#endless) this.destroy();
       if (this.#phase === "response") await this.#answered.promise;
       // Of a request that breaks off, node:http fails the body.
       if (this.#phase === "idle" || this.#phase === "linger") this.destroy();

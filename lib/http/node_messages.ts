@@ -3,7 +3,6 @@
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { once } from "node:events";
 
 /** How much of a body that is not used is read; a longer one ends its connection. */
 const MAX_DRAINED_BYTES = 16 << 20;
@@ -68,10 +67,18 @@ export async function drain(incoming: IncomingMessage): Promise<boolean> {
  */
 export async function respond(response: Response, outgoing: ServerResponse, endless: boolean): Promise<void> {
   const reader = response.body?.getReader();
-  if (outgoing.destroyed) return void reader?.cancel().catch(() => {});
-  const closed = once(outgoing, "close");
-  // What makes the body ends with its reader.
-  void closed.then(() => reader?.cancel()).catch(() => {});
+  const cancel = () => void reader?.cancel().catch(() => {});
+  if (outgoing.destroyed) return cancel();
+  const closed = Promise.withResolvers<void>();
+  let room = Promise.withResolvers<void>();
+  // What comes of a client that is gone is known by the end of its connection.
+  outgoing.on("error", () => {});
+  outgoing.on("drain", () => room.resolve());
+  outgoing.once("close", () => {
+    closed.resolve();
+    room.resolve();
+    cancel();
+  });
   try {
     outgoing.statusCode = response.status;
     for (const [name, value] of response.headers) outgoing.setHeader(name, value);
@@ -80,12 +87,15 @@ export async function respond(response: Response, outgoing: ServerResponse, endl
     for (let part = await reader?.read(); part?.done === false; part = await reader!.read()) {
       const next: Uint8Array | undefined = endless ? part.value : held;
       held = part.value;
-      if (next !== undefined && !outgoing.write(next)) await Promise.race([once(outgoing, "drain"), closed]);
+      if (next === undefined) continue;
+      room = Promise.withResolvers();
+      if (outgoing.destroyed) break;
+      if (!outgoing.write(next)) await room.promise;
     }
     outgoing.end(endless ? undefined : held);
   } catch {
     // What makes the body has failed: the client sees that it is not whole.
     outgoing.destroy();
   }
-  await closed;
+  await closed.promise;
 }

@@ -1,15 +1,25 @@
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { resetConnections } from "../../tests/support/resets.ts";
 import { nextTurn } from "../clock.ts";
+import type { HttpTimeouts } from "./connection_stream.ts";
 import { BoundedServer, type BoundedServerOptions, type HttpListener } from "./server.ts";
 
 type Answer = BoundedServerOptions<void>["answer"];
 
 /** A server on a clock that stands still: one that pauses after a failed accept never goes on. */
-function serve(answer: Answer, accept?: (listener: Deno.TcpListener) => Promise<Deno.Conn>) {
+function serve(
+  answer: Answer,
+  accept?: (listener: Deno.TcpListener) => Promise<Deno.Conn>,
+  timeouts?: Partial<HttpTimeouts>,
+) {
   const clock = new VirtualClock();
-  const server = new BoundedServer<void>({ answer, failed: () => new Response(null, { status: 500 }), clock });
+  const server = new BoundedServer<void>({
+    answer,
+    failed: () => new Response(null, { status: 500 }),
+    clock,
+    timeouts,
+  });
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const accepting: HttpListener = {
     addr: listener.addr,
@@ -150,6 +160,70 @@ Deno.test("a head that began during the answer before it has the deadline of a h
     await turns();
   }
   while (at.server.connections > 0) await turns();
+});
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const GET = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+Deno.test("requests that come at once are answered one at a time, in their order", async () => {
+  let [running, most, count] = [0, 0, 0];
+  await using at = serve(async () => {
+    most = Math.max(most, ++running);
+    await turns();
+    running--;
+    return new Response(`answer ${++count}`);
+  });
+  using client = await Deno.connect({ hostname: "127.0.0.1", port: at.port });
+  await client.write(bytes(GET.repeat(3)));
+  await client.closeWrite();
+  // A client that sends nothing more still gets what it asked for.
+  const text = await rest(client);
+  assertEquals(text.match(/answer \d/g), ["answer 1", "answer 2", "answer 3"]);
+  assertEquals(most, 1);
+});
+
+Deno.test("empty lines between requests buy no time", async () => {
+  await using at = serve(() => Promise.resolve(new Response("enough")));
+  using client = await Deno.connect({ hostname: "127.0.0.1", port: at.port });
+  await client.write(bytes(GET));
+  await client.read(new Uint8Array(4096));
+  let passed_ms = 0;
+  for (; at.server.connections > 0; passed_ms += 250) {
+    await client.write(bytes("\r\n")).catch(() => {});
+    await at.clock.sleeper(250);
+    at.clock.advance(250);
+    await turns();
+  }
+  // Far less than an idle connection has.
+  assert(passed_ms < 60_000, String(passed_ms));
+});
+
+Deno.test("a head that came with the request before it has the deadline of a head", async () => {
+  await using at = serve(() => Promise.resolve(new Response("enough")), undefined, { read_header_ms: 300 });
+  using client = await Deno.connect({ hostname: "127.0.0.1", port: at.port });
+  await client.write(bytes(`${GET}GET / HT`));
+  assertStringIncludes(await rest(client), "enough");
+});
+
+Deno.test("a client that goes away in the middle of a long answer ends nothing but its own", async () => {
+  const cancelled = Promise.withResolvers<void>();
+  let asked = 0;
+  await using at = serve(() =>
+    Promise.resolve(
+      new Response(
+        asked++ > 0 ? "served" : new ReadableStream({
+          pull: (controller) => controller.enqueue(new Uint8Array(1 << 16)),
+          cancel: () => cancelled.resolve(),
+        }),
+      ),
+    )
+  );
+  const client = await Deno.connect({ hostname: "127.0.0.1", port: at.port });
+  await client.write(bytes(GET));
+  await client.read(new Uint8Array(4096));
+  client.close();
+  await cancelled.promise;
+  assertEquals(await ask(at.port), "served");
 });
 
 /** Lets timers and sockets have their turn. */
