@@ -43,6 +43,14 @@ export function listeningOf(pid: number): Listening {
   };
 }
 
+/** Addresses at which a listener on 127.0.0.1 is not: another of loopback, IPv6, and the machine's own. */
+export function elsewhere(): string[] {
+  const own = Deno.networkInterfaces().filter(({ family, address }) =>
+    family === "IPv4" && !address.startsWith("127.")
+  );
+  return ["127.0.0.2", "::1", ...own.map(({ address }) => address)];
+}
+
 /** A user who is neither root nor the owner; python3 binds source ports and connects to unix sockets. */
 const OTHER_USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"];
 
