@@ -67,8 +67,9 @@ export async function drain(incoming: IncomingMessage): Promise<boolean> {
  */
 export async function respond(response: Response, outgoing: ServerResponse, endless: boolean): Promise<void> {
   const reader = response.body?.getReader();
-  const cancel = () => void reader?.cancel().catch(() => {});
-  if (outgoing.destroyed) return cancel();
+  // A transform stream that was terminated throws at once.
+  const cancel = async () => await reader?.cancel();
+  if (outgoing.destroyed) return cancel().catch(() => {});
   const closed = Promise.withResolvers<void>();
   let room = Promise.withResolvers<void>();
   // What comes of a client that is gone is known by the end of its connection.
@@ -77,7 +78,7 @@ export async function respond(response: Response, outgoing: ServerResponse, endl
   outgoing.once("close", () => {
     closed.resolve();
     room.resolve();
-    cancel();
+    cancel().catch(() => {});
   });
   try {
     outgoing.statusCode = response.status;

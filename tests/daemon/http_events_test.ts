@@ -160,7 +160,7 @@ longTest("streams without a reader are dropped or cut off, closed for real, and 
   const bytes = residentBytes(http.daemon.pid);
   const deaf = await Promise.all(Array.from({ length: 8 }, () => http.connect()));
   for (const raw of deaf) await raw.request("GET /events");
-  while (openSockets(http.daemon.pid) < before + 2 * deaf.length) await pause();
+  while (openSockets(http.daemon.pid) < before + deaf.length) await pause();
   let flushes = 0;
   // Until the kernel's buffers and their own are full and their deadline has passed.
   for (; openSockets(http.daemon.pid) > before; flushes += 500) await flushMany(client, "b", 500);
