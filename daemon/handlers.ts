@@ -15,7 +15,7 @@ import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
 import { isS3Location, parseS3Location } from "../lib/store/s3_location.ts";
 import type { Handlers } from "./dispatch.ts";
 import type { OutsidePaths, StoreEngine } from "./store_engine.ts";
-import type { KeyedMutex } from "./keyed_mutex.ts";
+import type { KeyedMutex } from "../lib/keyed_mutex.ts";
 import { keyOf, type Sessions } from "./sessions.ts";
 
 export interface HandlerContext {

@@ -27,7 +27,7 @@ import { counted } from "./counted_handlers.ts";
 import { createHandlers } from "./handlers.ts";
 import { BearerToken } from "./http/auth.ts";
 import type { HttpOptions, HttpServer } from "./http/server.ts";
-import { KeyedMutex } from "./keyed_mutex.ts";
+import { KeyedMutex } from "../lib/keyed_mutex.ts";
 import { DEFAULT_REAP_EVERY_MS, DEFAULT_SCRUB_EVERY_MS, Janitor, type JanitorSchedule } from "./janitor.ts";
 import { type DaemonLog, oneLineLog } from "./log.ts";
 import { Metrics } from "./metrics.ts";

@@ -1,7 +1,7 @@
 /**
  * The session map: at most one entry for each branch, from the moment an open begins.
  *
- * Callers of methods that change a branch hold the branch's lock (keyed_mutex.ts).
+ * Callers of methods that change a branch hold the branch's lock (lib/keyed_mutex.ts).
  */
 
 import { asKnownError, hasCode, messageOf, TaskdError } from "../lib/errors.ts";

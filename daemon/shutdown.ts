@@ -10,7 +10,7 @@ import { formatAddress } from "../lib/store/names.ts";
 import type { Dispatcher } from "./dispatch.ts";
 import type { HttpServer } from "./http/server.ts";
 import type { Janitor } from "./janitor.ts";
-import type { KeyedMutex } from "./keyed_mutex.ts";
+import type { KeyedMutex } from "../lib/keyed_mutex.ts";
 import type { DaemonLog } from "./log.ts";
 import type { Publisher } from "./publisher.ts";
 import { keyOf, type Sessions } from "./sessions.ts";

@@ -25,7 +25,7 @@ import {
   SHORT_METHODS,
   type StoreEngine,
 } from "./store_engine.ts";
-import { KeyedMutex } from "./keyed_mutex.ts";
+import { KeyedMutex } from "../lib/keyed_mutex.ts";
 import type { DaemonLog } from "./log.ts";
 import type { ProfileOf, SampledThreads, SamplingKind, ThreadProfile } from "./sampling.ts";
 import type { Work, WorkerSetup } from "./worker_messages.ts";

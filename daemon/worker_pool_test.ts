@@ -7,7 +7,7 @@ import { openStore } from "../lib/store/open.ts";
 import type { OutsidePaths } from "./store_engine.ts";
 import { WorkerPool } from "./worker_pool.ts";
 import { createHandlers } from "./handlers.ts";
-import { KeyedMutex } from "./keyed_mutex.ts";
+import { KeyedMutex } from "../lib/keyed_mutex.ts";
 import type { OpName } from "../lib/protocol/messages.ts";
 import { OPS } from "../lib/protocol/operations.ts";
 import { Sessions } from "./sessions.ts";

@@ -58,6 +58,8 @@ export const EVIDENCE = {
   /** What is at the gate. */
   changes: "databases",
   results: "database_results",
+  /** When the round began whose turn to land has come. */
+  landing: "landing",
 } as const;
 
 /** As the other readers: none when there is no such fact; throws `corrupt` for one that cannot be read. */

@@ -15,6 +15,8 @@ import type { DatabaseChange, DatabaseResult, ForkedDatabase } from "./evidence.
 import { checkpointSha256, statusOf, type StoreAccess, withStore } from "./store_calls.ts";
 
 const PROMOTE_MS = 1_800_000;
+/** Why a promotion is refused that can be a merge. */
+const MERGED_INSTEAD = ["busy", "lease_held", "conflict"] as const;
 /** Conflicts that a reason names. */
 const MAX_NAMED = 5;
 
@@ -247,13 +249,11 @@ async function land(
   try {
     return await promote(client, candidate, { refuse_in_use: true });
   } catch (error) {
-    // An application would go on with a file that is no branch's any more.
+    // An application would go on with a file that is no branch's any more, or has written since the base was looked at.
+    if (!hasCode(error, ...MERGED_INSTEAD)) return kept(candidate, messageWithHint(error));
     const { db, base } = candidate.change;
-    const moved = `${db}@${base} is open`;
-    if (hasCode(error, "busy", "lease_held")) {
-      return await mergeIn(client, candidate, { moved, onto_txid: candidate.fork!.base_txid });
-    }
-    return kept(candidate, messageWithHint(error));
+    const moved = `${db}@${base} ${hasCode(error, "conflict") ? "has moved" : "is open"}`;
+    return await mergeIn(client, candidate, { moved, onto_txid: candidate.fork!.base_txid });
   }
 }
 
@@ -277,7 +277,10 @@ async function mergeIn(
   }
 }
 
-/** @throws {TaskdError} With `refuse_in_use`: `busy` or `lease_held` while the base is open, in an application or a session. */
+/**
+ * @throws {TaskdError} With `refuse_in_use`: `busy` or `lease_held` while the base is open, in an application or a session,
+ * and `conflict` when one of the branches has moved.
+ */
 async function promote(
   client: Client,
   candidate: Candidate,
@@ -303,7 +306,7 @@ async function promote(
     const reason = reasons.length === 0 ? {} : { reason: reasons.join("; ") };
     return resultOf(candidate, { result: "promoted", txid, ...safety, ...reason });
   } catch (error) {
-    if (refuse_in_use && hasCode(error, "busy", "lease_held")) throw error;
+    if (refuse_in_use && hasCode(error, ...MERGED_INSTEAD)) throw error;
     // The store's own hint names an option that a push does not have.
     const live = `${messageOf(error)} (Close it first: taskd session close ${db}@${base})`;
     return kept(candidate, hasCode(error, "lease_held") ? live : messageWithHint(error));

@@ -114,6 +114,23 @@ export async function readRows(
   }
 }
 
+/** Where a task lands its data: two that have one of these in common land one after the other. */
+export function landsIn(record: Pick<TaskRecord, "databases">): string[] {
+  return requestedBy(record).map(({ db, base }) => `${db}@${base}`);
+}
+
+/** Notes, before anything of a task's data is anywhere, that its turn has come: a broker that is killed finishes it first. */
+export async function noteLanding(task: Pick<Task, "record" | "append">): Promise<void> {
+  const { record } = task;
+  if (landsIn(record).length === 0 || isLanding(record)) return;
+  await task.append({ type: "evidence", name: EVIDENCE.landing, value: record.stage_since });
+}
+
+/** Whether a broker was killed while the task landed; a mark of an earlier round does not count. */
+export function isLanding({ stage, stage_since, evidence }: TaskRecord): boolean {
+  return stage === "pushing" && evidence[EVIDENCE.landing] === stage_since;
+}
+
 /** Whether nothing but data was approved: there is then nothing to push. What changed nothing came to no gate. */
 export function isDataOnly(record: TaskRecord): boolean {
   return changeOf(record)?.files_changed === 0;

@@ -123,8 +123,7 @@ export class Engine implements BrokerEngine {
       deps.log("error", "trace_damaged", message, { task_id: id });
     }
     try {
-      const unfinished = deps.tasks.unfinished();
-      for (const { id } of unfinished) await engine.#late.restore(id);
+      await engine.#late.restore(deps.tasks.unfinished().map(({ id }) => id));
       const keep = new Set(deps.tasks.unfinished().map(({ id }) => id));
       const gone = await removeLeftovers(deps, keep);
       if (gone.length > 0) {

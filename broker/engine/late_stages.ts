@@ -6,6 +6,7 @@
  */
 
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
+import { KeyedMutex } from "../../lib/keyed_mutex.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { approvalMove, type ApprovalRequest, denialMove, standing } from "../task/approval.ts";
@@ -14,7 +15,7 @@ import { recoverTask } from "../task/recover.ts";
 import { type Decider, isWaiting, type Move, type Outcome, type WaitingStage } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import type { Background } from "./background.ts";
-import { abandonData, releaseData } from "./database_stages.ts";
+import { abandonData, isLanding, landsIn, releaseData } from "./database_stages.ts";
 import type { CiWatch, EngineDeps } from "./engine_deps.ts";
 import { requireUnaltered } from "./gate_check.ts";
 import { stagePaths } from "./task_paths.ts";
@@ -40,6 +41,8 @@ export class LateStages {
   readonly #shared: LateStagesOptions;
   /** By task: ends the pause before its next round. */
   readonly #pausing = new Map<string, AbortController>();
+  /** By database: what is checked before the first of several changes still holds at the last. */
+  readonly #landing = new KeyedMutex();
 
   constructor(deps: EngineDeps, shared: LateStagesOptions) {
     this.#deps = deps;
@@ -73,10 +76,7 @@ export class LateStages {
     const { clock, resolved: { settings }, notify } = this.#deps;
     const begun_ms = clock.monotonic();
     for (let pause_ms = FIRST_PAUSE_MS;; pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS)) {
-      const move = await landApproved(this.#deps, task);
-      // Not needed any more once the remote has the change, and it is the remote that knows.
-      if (move.to !== "push_failed") await this.#removeScratch(task);
-      await this.#write(task, move);
+      if (!await this.#landing.run(landsIn(task.record), () => this.#round(task))) return;
       const { stage, repo, instruction } = task.record;
       if (stage === "awaiting_ci") return await this.#watch(task);
       if (!isWaiting(stage)) return await this.settle(task);
@@ -88,6 +88,16 @@ export class LateStages {
       if (!await this.#pause(task, pause_ms)) return;
       if (!await this.#begin(task, stage, "it is tried again by itself")) return;
     }
+  }
+
+  /** One round; false when the broker stops before it has begun: then it is the next one's. */
+  async #round(task: Task): Promise<boolean> {
+    if (this.#shared.over.aborted) return false;
+    const move = await landApproved(this.#deps, task);
+    // Not needed any more once the remote has the change, and it is the remote that knows.
+    if (move.to !== "push_failed") await this.#removeScratch(task);
+    await this.#write(task, move);
+    return true;
   }
 
   async #pause({ id }: Task, pause_ms: number): Promise<boolean> {
@@ -166,8 +176,19 @@ export class LateStages {
       .catch((error: unknown) => this.#failed(task, error));
   }
 
-  /** Takes over a task that an earlier broker left; what keeps it from that is logged. */
-  async restore(id: string): Promise<void> {
+  /**
+   * Takes over tasks that an earlier broker left; what keeps it from one is logged. One whose landing was cut off goes
+   * first, before another task changes the databases that have half of it.
+   */
+  async restore(ids: readonly string[]): Promise<void> {
+    const unpushed: Task[] = [];
+    for (const id of ids) await this.#restore(id, unpushed);
+    for (const task of unpushed.sort((a, b) => Number(isLanding(b.record)) - Number(isLanding(a.record)))) {
+      await this.#landAgain(task).catch((error: unknown) => this.#failed(task, error));
+    }
+  }
+
+  async #restore(id: string, unpushed: Task[]): Promise<void> {
     const { tasks, log, admission } = this.#deps;
     let task: Task;
     try {
@@ -179,25 +200,30 @@ export class LateStages {
     // One that ends now, too: the ledger then has its outcome and what it had spent.
     this.#shared.claims.set(id, admission.adopt(task.record));
     try {
-      await this.#restoreStage(task);
+      await this.#restoreStage(task, unpushed);
     } catch (error) {
       this.#failed(task, error);
     }
   }
 
-  async #restoreStage(task: Task): Promise<void> {
-    const { resolved: { settings }, ci } = this.#deps;
+  async #landAgain(task: Task): Promise<void> {
     const { stage } = task.record;
+    if (isWaiting(stage)) {
+      const { push_max_retries } = this.#deps.resolved.settings;
+      if (push_max_retries === 0 || !await this.#begin(task, stage, "the broker started")) return;
+    }
+    this.#shared.background.go(() => this.#land(task));
+  }
+
+  async #restoreStage(task: Task, unpushed: Task[]): Promise<void> {
+    const { resolved: { settings }, ci } = this.#deps;
     switch (await recoverTask(task, { watch_ci: settings.ci.watch && ci !== undefined })) {
       case "ended":
         return await this.settle(task);
       case "watching":
         return this.#shared.background.go(() => this.#watch(task));
       case "unpushed":
-        if (isWaiting(stage)) {
-          if (settings.push_max_retries === 0 || !await this.#begin(task, stage, "the broker started")) return;
-        }
-        return this.#shared.background.go(() => this.#land(task));
+        return void unpushed.push(task);
       case "kept": {
         const problem = await gateProblem(this.#deps, task);
         if (problem === undefined) return this.#shared.background.go(() => this.keepGate(task));

@@ -16,7 +16,7 @@ import type { Move, Pushed } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { requireBoundCommit } from "./bind.ts";
 import { commitMessage, withDigest } from "./change_text.ts";
-import { isDataOnly, promoteData, requireLandable } from "./database_stages.ts";
+import { isDataOnly, noteLanding, promoteData, requireLandable } from "./database_stages.ts";
 import { changeOf, stagedOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { endOrphanedPush, stagedProblem } from "./restore.ts";
@@ -35,6 +35,7 @@ export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> 
     const data_only = isDataOnly(task.record);
     if (!data_only) pushed ??= await arrivedBefore(deps, task);
     if (pushed === undefined) await requireLandable(deps, task.record);
+    await noteLanding(task);
     if (!data_only) pushed ??= await push(deps, task);
     const results = await promoteData(deps, task);
     const data_note = resultsText(results);

@@ -10,6 +10,7 @@ import type { Client } from "../../../lib/client/client.ts";
 import { DaemonProcess, Place } from "../../daemon/daemon_process.ts";
 import type { Scripted } from "../../support/model_server.ts";
 import { type BenchOptions, BrokerBench, until } from "../engine/bench.ts";
+import { StoreProxy } from "./_store_proxy.ts";
 
 /** The schema and rows of `shop`. */
 export const SHOP = `
@@ -33,18 +34,22 @@ export class DataBench implements AsyncDisposable {
   readonly place = new Place();
   #daemon: DaemonProcess | undefined;
   #broker: BrokerBench | undefined;
+  /** Between the broker and the daemon, where a test asked for one. */
+  #proxy: StoreProxy | undefined;
 
   private constructor() {}
 
   /** Starts the daemon with `shop`, and prepares a broker; `serve: false` leaves its start to the test. */
-  static async start(options: BenchOptions & { serve?: false } = {}): Promise<DataBench> {
+  static async start(options: BenchOptions & { serve?: false; proxy?: true } = {}): Promise<DataBench> {
     const bench = new DataBench();
     try {
       await bench.startDaemon();
       const seed = `${bench.place.directory}/seed.db`;
       sqlite(seed, SHOP);
       await bench.store((client) => client.call("create", { db: "shop", from: seed }));
-      const config = `branch_store:\n  socket: ${bench.place.socket}\n${options.config ?? ""}`;
+      if (options.proxy) bench.#proxy = new StoreProxy(`${bench.place.directory}/proxy.sock`, bench.place.socket);
+      const socket = bench.#proxy?.socket ?? bench.place.socket;
+      const config = `branch_store:\n  socket: ${socket}\n${options.config ?? ""}`;
       bench.#broker = await BrokerBench.prepare({ ...options, config });
       if (options.serve !== false) await bench.broker.serve();
       return bench;
@@ -56,6 +61,10 @@ export class DataBench implements AsyncDisposable {
 
   get broker(): BrokerBench {
     return this.#broker!;
+  }
+
+  get proxy(): StoreProxy {
+    return this.#proxy!;
   }
 
   get daemon(): DaemonProcess {
@@ -83,15 +92,15 @@ export class DataBench implements AsyncDisposable {
     await until(async () => (await this.branches()).every((branch) => !/^task-[0-9a-f]{32}$/.test(branch)));
   }
 
-  /** Rows of `shop` at a branch, as the store has them. */
-  async rows(branch = "main", sql = "SELECT * FROM items ORDER BY id"): Promise<unknown[]> {
+  /** Rows of a database at a branch, as the store has them. */
+  async rows(branch = "main", sql = "SELECT * FROM items ORDER BY id", db = "shop"): Promise<unknown[]> {
     const file = `${this.place.directory}/${crypto.randomUUID()}.db`;
-    await this.store((client) => client.call("export", { db: "shop", branch, path: file }));
-    const db = new DatabaseSync(file, { readOnly: true });
+    await this.store((client) => client.call("export", { db, branch, path: file }));
+    const opened = new DatabaseSync(file, { readOnly: true });
     try {
-      return db.prepare(sql).all().map((row) => Object.values(row));
+      return opened.prepare(sql).all().map((row) => Object.values(row));
     } finally {
-      db.close();
+      opened.close();
     }
   }
 
@@ -121,6 +130,7 @@ export class DataBench implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#broker?.[Symbol.asyncDispose]();
+    this.#proxy?.[Symbol.dispose]();
     await this.#daemon?.[Symbol.asyncDispose]();
     await this.place[Symbol.asyncDispose]();
   }

@@ -59,6 +59,18 @@ Deno.test("a conflict that is there before the push lands nothing; decided by ha
   await bench.released();
 });
 
+Deno.test("a base that moves between the check and the promote has the change merged into it", async () => {
+  await using bench = await DataBench.start({ script: agentDoes([RAISE]), proxy: true });
+  const waiting = await bench.toGate();
+  bench.proxy.onStep = async ({ op }, moment) => {
+    if (op !== "promote" || moment === "after") return;
+    await bench.write("INSERT INTO items VALUES (9, 'milk', 100)");
+  };
+  const done = await bench.approve(waiting);
+  assertEquals([done.outcome, await bench.rows()], ["promoted", [...MERGED, MILK]], done.reason);
+  assert(resultsOf(done)[0]?.merged);
+});
+
 for (const op of ["merge", "promote"] as const) {
   Deno.test(`a round that was cut off after its ${op} is finished, and brings nothing twice`, () => cutOffAfter(op));
 }

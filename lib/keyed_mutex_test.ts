@@ -42,3 +42,15 @@ Deno.test("callers of one key are served in the order they came", async () => {
   ));
   assertEquals(order, [1, 2, 3, 4]);
 });
+
+Deno.test("a caller of several keys is not overtaken at one of them while it waits for another", async () => {
+  const mutex = new KeyedMutex();
+  const order: string[] = [];
+  await Promise.all([["a"], ["a", "b"], ["b"]].map((keys) =>
+    mutex.run(keys, async () => {
+      order.push(keys.join(""));
+      await Promise.resolve();
+    })
+  ));
+  assertEquals(order, ["a", "ab", "b"]);
+});
