@@ -5,6 +5,7 @@
  * Ids are whole ids here; a caller that takes a prefix from a person resolves it first.
  */
 
+import type { PushRequest } from "../task/decisions.ts";
 import type { ApprovalRequest } from "../task/approval.ts";
 import type { PolicyView } from "../settings/policy_view.ts";
 import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../task/schema.ts";
@@ -76,8 +77,11 @@ export interface BrokerEngine {
   /** Denies; throws as {@linkcode approve}. */
   deny(id: string, reason: string, by?: Decider): Promise<void>;
 
-  /** Begins another round for what waits in `push_failed` or `data_waits`; throws `wrong_state`. */
-  push(id: string, by?: Decider): Promise<void>;
+  /**
+   * Begins another round for what waits in `push_failed` or `data_waits`; throws `wrong_state`, and `invalid_request` for a
+   * decision of something that is not in conflict.
+   */
+  push(id: string, request?: PushRequest): Promise<void>;
 
   /** Ends a task in any stage before the push, or gives up what waits to land; throws `wrong_state`. */
   kill(id: string, reason: string, by?: Decider): Promise<void>;

@@ -16,6 +16,7 @@ import {
   TASK_SUMMARY,
   TRUST_BRIEF,
 } from "../task/schema.ts";
+import { DECIDE_REQUEST } from "../task/database_schema.ts";
 import { TASK_STATS } from "../task/stats_schema.ts";
 import { DATABASE_DIFF_QUERY, DATABASE_ROWS, type DatabaseDiffQuery, type DatabaseRows } from "../task/row_pages.ts";
 import { GATE, SEEN } from "../task/stages.ts";
@@ -131,7 +132,12 @@ export const APPROVE_REQUEST = v.strictObject({
   acknowledge: v.optional(v.pipe(v.array(v.pipe(WORD, v.minLength(1))), v.maxLength(256)), []),
   /** What was shown before, for the record. */
   seen: v.exactOptional(SEEN),
+  /** What becomes of the gate's conflicts. */
+  decide: v.exactOptional(DECIDE_REQUEST),
 });
+
+/** Body of `POST /admin/tasks/<id>/push`. */
+export const PUSH_REQUEST = v.strictObject({ decide: v.exactOptional(DECIDE_REQUEST) });
 
 /** Answer of `GET /tasks/<id>/verification`. */
 export const VERIFICATION = v.strictObject({

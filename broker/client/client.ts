@@ -6,6 +6,7 @@
 import * as v from "valibot";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
+import type { DecideRequest } from "../task/database_schema.ts";
 import type { SubmitRequest, TrustBrief } from "../task/schema.ts";
 import type { Grouping } from "../task/stats_schema.ts";
 import * as wire from "../api/wire.ts";
@@ -162,7 +163,7 @@ export class BrokerClient {
 
   approve(
     id: string,
-    request: { diff_sha256: string; acknowledge: readonly string[]; seen?: Seen },
+    request: { diff_sha256: string; acknowledge: readonly string[]; seen?: Seen; decide?: DecideRequest },
   ): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/approve`, request));
   }
@@ -171,8 +172,8 @@ export class BrokerClient {
     return this.#done(post(`/admin/tasks/${segment(id)}/deny`, { reason }));
   }
 
-  push(id: string): Promise<void> {
-    return this.#done(post(`/admin/tasks/${segment(id)}/push`));
+  push(id: string, request: { decide?: DecideRequest } = {}): Promise<void> {
+    return this.#done(post(`/admin/tasks/${segment(id)}/push`, request));
   }
 
   kill(id: string, reason = ""): Promise<void> {

@@ -7,7 +7,14 @@ import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { COUNT, type Json } from "../task/value_schemas.ts";
 import type { TaskRecord } from "../task/schema.ts";
-import { BRIEF_DATABASE, CHANGESET_ROOT, TABLE_CHANGE } from "../task/database_schema.ts";
+import { isWaiting } from "../task/stages.ts";
+import {
+  BRIEF_DATABASE,
+  CHANGESET_ROOT,
+  DATABASE_CONFLICTS,
+  type DatabaseConflicts,
+  TABLE_CHANGE,
+} from "../task/database_schema.ts";
 
 const name = v.pipe(v.string(), v.maxLength(128));
 const lineage = v.pipe(v.string(), v.maxLength(128));
@@ -45,6 +52,8 @@ const RESULT_SCHEMA = v.object({
   /** `kept`: it waits for another round; `given_up`: by a person. */
   result: v.picklist(["promoted", "kept", "given_up"]),
   reason: v.exactOptional(v.string()),
+  /** Of one that is kept because something is in conflict. */
+  conflicts: v.exactOptional(DATABASE_CONFLICTS),
   txid: v.exactOptional(COUNT),
   /** Absent where `base` was as the task had found it: it then holds the task's branch whole. */
   merged: v.exactOptional(v.object({ merge: name, onto_txid: COUNT })),
@@ -73,6 +82,12 @@ export function changesOf(record: Pick<TaskRecord, "evidence">): DatabaseChange[
 
 export function resultsOf(record: Pick<TaskRecord, "evidence">): DatabaseResult[] {
   return read(RESULT_SCHEMA, record, EVIDENCE.results);
+}
+
+/** What a person has to decide before a task lands, or its data follows. */
+export function openConflicts(record: Pick<TaskRecord, "stage" | "gate" | "evidence">): DatabaseConflicts[] {
+  if (record.stage === "awaiting_approval") return record.gate?.conflicts ?? [];
+  return isWaiting(record.stage) ? resultsOf(record).flatMap(({ conflicts }) => conflicts ?? []) : [];
 }
 
 export function isDataChanged(changes: readonly DatabaseChange[]): boolean {

@@ -7,18 +7,16 @@
 
 import type { Client } from "../../lib/client/client.ts";
 import { hasCode, messageOf, messageWithHint } from "../../lib/errors.ts";
-import type { OpAnswer } from "../../lib/protocol/messages.ts";
-import { valueText } from "../../lib/sqlite/diff_text.ts";
-import { plural } from "../../lib/text/plural.ts";
-import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import type { Resolution } from "../../lib/merge/conflicts.ts";
+import type { DatabaseConflicts, Decision } from "../task/database_schema.ts";
 import type { DatabaseChange, DatabaseResult, ForkedDatabase } from "./evidence.ts";
+import { boundedConflicts, type Candidate, checkMerge, conflictText, merge } from "./landing_merge.ts";
+import { taskOf } from "./requested_databases.ts";
 import { checkpointSha256, statusOf, type StoreAccess, withStore } from "./store_calls.ts";
 
 const PROMOTE_MS = 1_800_000;
 /** Why a promotion is refused that can be a merge. */
 const MERGED_INSTEAD = ["busy", "lease_held", "conflict"] as const;
-/** Conflicts that a reason names. */
-const MAX_NAMED = 5;
 
 /** `merge`: the approved changes go into what the base holds by now. `promote_only`: they wait for a person. */
 export type OnMovedBase = "merge" | "promote_only";
@@ -30,6 +28,8 @@ export interface Approved {
   known: readonly DatabaseResult[];
   /** What becomes of a base that has moved, or that a session has open. */
   on_moved_base: OnMovedBase;
+  /** What a person has decided of conflicts. */
+  decisions: readonly Decision[];
   /** Whether the content is held to what was approved; versions up to 0.1.0 have noted another digest of it. */
   is_bound: boolean;
 }
@@ -37,15 +37,18 @@ export interface Approved {
 type Inspection =
   | { kind: "ready" }
   /** Nothing of it is in conflict with what the base holds by now. */
-  | { kind: "mergeable"; moved: string; onto_txid: number }
+  | { kind: "mergeable"; moved: string; onto_txid: number; resolutions: Resolution[]; is_there: boolean }
   /** A broker that was cut off has done it. */
   | { kind: "promoted" }
-  | { kind: "kept"; reason: string };
+  | { kind: "kept"; reason: string; conflicts?: DatabaseConflicts };
 
-interface Candidate {
-  change: DatabaseChange;
-  head: NonNullable<DatabaseChange["head"]>;
-  fork: ForkedDatabase | undefined;
+/** What is known to keep a change from landing. */
+export interface Obstacle {
+  reason: string;
+  /** Present when decisions are all that is missing. */
+  conflicts?: DatabaseConflicts[];
+  /** One of the databases has its change: an earlier round was cut off, or a person has merged it. */
+  landed: boolean;
 }
 
 /**
@@ -85,11 +88,19 @@ export async function promoteDatabases(
         if (found.kind === "promoted") results.push(resultOf(candidate, { result: "promoted" }));
         else if (obstacle === undefined) results.push(await land(client, candidate, found, approved));
         else {
-          const reason = found.kind === "kept" ? found.reason : `so that none is alone: ${obstacle.reason}`;
-          results.push(kept(candidate, reason));
+          results.push(
+            found.kind === "kept"
+              ? keptAs(candidate, found)
+              : kept(candidate, `so that none is alone: ${obstacle.reason}`),
+          );
         }
       }
-      return results;
+      const bounded = boundedConflicts(results.flatMap(({ conflicts }) => conflicts ?? []));
+      return results.map((result) =>
+        result.conflicts === undefined
+          ? result
+          : { ...result, conflicts: bounded.find(({ db }) => db === result.db) ?? result.conflicts }
+      );
     });
   } catch (error) {
     return [...done, ...candidates.map((candidate) => kept(candidate, messageWithHint(error)))];
@@ -111,13 +122,20 @@ async function inspectAll(client: Client, candidates: readonly Candidate[], appr
  * What would keep the changes from landing, asked before anything of the task does: then neither code nor data is
  * anywhere yet. Undefined when nothing is known to.
  */
-export async function landingObstacle(access: StoreAccess, approved: Approved): Promise<string | undefined> {
+export async function landingObstacle(access: StoreAccess, approved: Approved): Promise<Obstacle | undefined> {
   const candidates = candidatesOf(approved);
   if (candidates.length === 0) return undefined;
   const attempted = "Cannot see whether the task's databases can be changed";
   return await withStore(access, { attempted, timeout_ms: PROMOTE_MS }, async (client) => {
     const inspections = await inspectAll(client, candidates, approved);
-    return inspections.flatMap((found) => found.kind === "kept" ? [found.reason] : [])[0];
+    const obstacles = inspections.filter((found) => found.kind === "kept");
+    const other = obstacles.find(({ conflicts }) => conflicts === undefined);
+    if (other !== undefined) return { reason: other.reason, landed: false };
+    if (obstacles.length === 0) return undefined;
+    const reason = obstacles.map((one) => one.reason).join("; ");
+    const landed = approved.known.some(({ result }) => result === "promoted") ||
+      inspections.some((found) => found.kind === "promoted" || found.kind === "mergeable" && found.is_there);
+    return { reason, landed, conflicts: boundedConflicts(obstacles.flatMap(({ conflicts }) => conflicts ?? [])) };
   });
 }
 
@@ -160,7 +178,7 @@ function sessionText(db: string, base: string): string {
 async function inspect(
   client: Client,
   candidate: Candidate,
-  { on_moved_base }: Pick<Approved, "on_moved_base">,
+  { on_moved_base, decisions }: Pick<Approved, "on_moved_base" | "decisions">,
 ): Promise<Inspection> {
   const { change: { db, base, branch }, head, fork } = candidate;
   try {
@@ -186,7 +204,11 @@ async function inspect(
         ? `the file of ${db}@${base} has edits that are not in the store`
         : `a session has ${db}@${base} open`
       : `${db}@${base} has moved since the task began, ${moved}`;
-    if (on_moved_base === "merge") return await checkMerge(client, candidate, { moved: text, onto_txid: target.txid });
+    if (on_moved_base === "merge") {
+      const { open, ...checked } = await checkMerge(client, candidate, decisions);
+      if (open === undefined) return { kind: "mergeable", moved: text, onto_txid: target.txid, ...checked };
+      return { kind: "kept", reason: `${text}, and ${conflictText(open)}`, conflicts: open };
+    }
     const by_hand = `taskd promote ${db}@${branch} --onto ${base}`;
     return {
       kind: "kept",
@@ -196,46 +218,6 @@ async function inspect(
   } catch (error) {
     return { kind: "kept", reason: messageWithHint(error) };
   }
-}
-
-/**
- * The merge of exactly what was approved: the checkpoint of the task's branch has its name, and stands where it stood;
- * what is brought is what it changed since its fork, also where the base was rolled back behind that.
- */
-function mergeOf({ change: { db, base, branch }, head, fork }: Candidate) {
-  const expected = `${head.lineage}/${head.txid}`;
-  return {
-    db,
-    branch,
-    checkpoint: branch,
-    into: base,
-    expected,
-    forked_at: `${fork?.base_lineage}/${fork?.base_txid}`,
-  };
-}
-
-async function checkMerge(
-  client: Client,
-  candidate: Candidate,
-  found: { moved: string; onto_txid: number },
-): Promise<Inspection> {
-  const answer = await client.call("merge", { ...mergeOf(candidate), check: true });
-  if (answer.conflicts_total === 0) return { kind: "mergeable", ...found };
-  return { kind: "kept", reason: `${found.moved}, and ${conflictText(candidate, answer)}` };
-}
-
-function conflictText(
-  { change: { db, base, branch } }: Candidate,
-  { conflicts, conflicts_total }: Pick<OpAnswer<"merge">, "conflicts" | "conflicts_total">,
-): string {
-  const named = conflicts.slice(0, MAX_NAMED).map(({ table, key = {}, column, kind }) => {
-    const place = Object.entries(key).map(([name, value]) => `${name}=${valueText(value)}`).join(" ");
-    return sanitizeLine([table, place, column, `(${kind.replaceAll("_", " ")})`].filter(Boolean).join(" "));
-  });
-  const more = conflicts_total > named.length ? ` and ${conflicts_total - named.length} more` : "";
-  const merge = `taskd merge ${db}@${branch} --into ${base}`;
-  return `${plural(conflicts_total, "change")} of it ${conflicts_total === 1 ? "is" : "are"} in conflict with that: ` +
-    `${named.join(", ")}${more} (look: ${merge} --check; decide: ${merge} --prefer ours|theirs, then push)`;
 }
 
 async function land(
@@ -253,24 +235,28 @@ async function land(
     if (!hasCode(error, ...MERGED_INSTEAD)) return kept(candidate, messageWithHint(error));
     const { db, base } = candidate.change;
     const moved = `${db}@${base} ${hasCode(error, "conflict") ? "has moved" : "is open"}`;
-    return await mergeIn(client, candidate, { moved, onto_txid: candidate.fork!.base_txid });
+    return await mergeIn(client, candidate, { moved, onto_txid: candidate.fork!.base_txid, resolutions: [] });
   }
 }
 
 async function mergeIn(
   client: Client,
   candidate: Candidate,
-  { moved, onto_txid }: Pick<Inspection & { kind: "mergeable" }, "moved" | "onto_txid">,
+  { moved, onto_txid, resolutions }: Pick<
+    Inspection & { kind: "mergeable" },
+    "moved" | "onto_txid" | "resolutions"
+  >,
 ): Promise<DatabaseResult> {
   try {
-    const answer = await client.call("merge", mergeOf(candidate));
-    const { merge, txid, conflicts_total } = answer;
-    if (conflicts_total > 0) return kept(candidate, `${moved}, and ${conflictText(candidate, answer)}`);
+    const { merge: id, txid, open } = await merge(client, candidate, resolutions);
+    if (open !== undefined) {
+      return keptAs(candidate, { reason: `${moved}, and ${conflictText(open)}`, conflicts: open });
+    }
     // Without a merge all of it was there: an earlier round was cut off after its merge, or a person has merged.
     return resultOf(candidate, {
       result: "promoted",
       txid,
-      ...(merge === undefined ? {} : { merged: { merge, onto_txid } }),
+      ...(id === undefined ? {} : { merged: { merge: id, onto_txid } }),
     });
   } catch (error) {
     return kept(candidate, messageWithHint(error));
@@ -311,6 +297,16 @@ async function promote(
     const live = `${messageOf(error)} (Close it first: taskd session close ${db}@${base})`;
     return kept(candidate, hasCode(error, "lease_held") ? live : messageWithHint(error));
   }
+}
+
+function keptAs(
+  candidate: Candidate,
+  { reason, conflicts }: Omit<Inspection & { kind: "kept" }, "kind">,
+): DatabaseResult {
+  if (conflicts === undefined) return kept(candidate, reason);
+  const id = taskOf(candidate.change.branch) ?? "";
+  const hint = `decide: taskd push ${id.slice(0, 12)} --prefer ours|theirs, or --resolve FILE`;
+  return resultOf(candidate, { result: "kept", reason: `${reason} (${hint})`, conflicts });
 }
 
 function kept(candidate: Candidate, reason: string): DatabaseResult {

@@ -70,6 +70,7 @@ async function dataNotes({ databases, resolved }: EngineDeps, record: TaskRecord
       changes,
       known: [],
       on_moved_base: resolved.settings.on_moved_base,
+      decisions: [],
       is_bound: false,
     });
   } catch (error) {

@@ -9,7 +9,7 @@ import { proofOf } from "../databases/changeset_file.ts";
 import { isProvable, pageLeaf } from "../task/page_proof.ts";
 import { parseRepo } from "../git/repo_url.ts";
 import type { TaskRecord } from "../task/schema.ts";
-import type { BriefDatabase } from "../task/database_schema.ts";
+import type { BriefDatabase, DatabaseConflicts } from "../task/database_schema.ts";
 import {
   asJson,
   changesOf,
@@ -142,25 +142,39 @@ function approvedOf({ resolved }: Pick<EngineDeps, "resolved">, record: TaskReco
     changes: changesOf(record),
     known: resultsOf(record),
     on_moved_base: resolved.settings.on_moved_base,
+    decisions: record.decisions ?? record.approval?.decisions ?? [],
     is_bound: record.gate?.binding !== undefined,
   };
 }
 
+/** What a person has to decide before a task can land. */
+export interface ToDecide {
+  reason: string;
+  conflicts: DatabaseConflicts[];
+}
+
 /**
- * Whether the data can land, asked while nothing of the task is anywhere yet.
+ * Whether the data can land, asked while nothing of the task is anywhere yet; undefined when it can, as far as is known.
  *
  * @throws {TaskdError} Why it cannot; nothing is known of `promote_only`, where the code goes first whatever the data.
  */
 export async function requireLandable(
   deps: Pick<EngineDeps, "databases" | "resolved">,
   record: TaskRecord,
-): Promise<void> {
-  if (deps.resolved.settings.on_moved_base === "promote_only" || !isDataChanged(changesOf(record))) return;
+): Promise<ToDecide | undefined> {
+  if (deps.resolved.settings.on_moved_base === "promote_only" || !isDataChanged(changesOf(record))) {
+    return undefined;
+  }
   requireBoundData(record);
   const obstacle = await landingObstacle(requireDatabases(deps).access, approvedOf(deps, record));
-  if (obstacle !== undefined) {
-    throw new TaskdError("conflict", `Nothing has landed, neither code nor data: ${obstacle}`);
-  }
+  if (obstacle === undefined) return undefined;
+  const { reason, conflicts, landed } = obstacle;
+  // Half of it is there: what became of the rest is in the results of this round.
+  if (landed && isDataOnly(record)) return undefined;
+  const nothing = `Nothing has landed, neither code nor data: ${reason}`;
+  // What a gate of 0.1.0 has asked for cannot be bound to what is decided now.
+  if (conflicts !== undefined && record.gate?.binding !== undefined) return { reason: nothing, conflicts };
+  throw new TaskdError("conflict", nothing);
 }
 
 /**

@@ -36,6 +36,7 @@ import {
 } from "../task/schema.ts";
 import type { EgressDecision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
+import type { PushRequest } from "../task/decisions.ts";
 import type { ApprovalRequest } from "../task/approval.ts";
 import { BrokerMetrics } from "./metrics.ts";
 import { policyView } from "../settings/explain.ts";
@@ -239,9 +240,9 @@ export class Engine implements BrokerEngine {
     await this.#late.deny(id, given(reason), by);
   }
 
-  async push(id: string, by?: Decider): Promise<void> {
+  async push(id: string, request: PushRequest = {}): Promise<void> {
     this.#refuseWhenStopping();
-    await this.#late.push(id, by);
+    await this.#late.push(id, request);
   }
 
   async kill(id: string, reason: string, by?: Decider): Promise<void> {

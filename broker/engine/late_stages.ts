@@ -9,12 +9,15 @@ import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
 import { KeyedMutex } from "../../lib/keyed_mutex.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
+import { decide, type PushRequest } from "../task/decisions.ts";
+import type { Decision } from "../task/database_schema.ts";
 import { approvalMove, type ApprovalRequest, denialMove, standing } from "../task/approval.ts";
 import type { TaskRecord } from "../task/schema.ts";
 import { recoverTask } from "../task/recover.ts";
 import { type Decider, isWaiting, type Move, type Outcome, type WaitingStage } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import type { Background } from "./background.ts";
+import { openConflicts } from "../databases/evidence.ts";
 import { abandonData, isLanding, landsIn, releaseData } from "./database_stages.ts";
 import type { CiWatch, EngineDeps } from "./engine_deps.ts";
 import { requireUnaltered } from "./gate_check.ts";
@@ -79,6 +82,10 @@ export class LateStages {
       if (!await this.#landing.run(landsIn(task.record), () => this.#round(task))) return;
       const { stage, repo, instruction } = task.record;
       if (stage === "awaiting_ci") return await this.#watch(task);
+      if (stage === "awaiting_approval") {
+        notify?.({ task_id: task.id, repo, instruction, stage });
+        return await this.keepGate(task);
+      }
       if (!isWaiting(stage)) return await this.settle(task);
       if (pause_ms === FIRST_PAUSE_MS && !this.#shared.over.aborted) {
         notify?.({ task_id: task.id, repo, instruction, stage });
@@ -95,7 +102,7 @@ export class LateStages {
     if (this.#shared.over.aborted) return false;
     const move = await landApproved(this.#deps, task);
     // Not needed any more once the remote has the change, and it is the remote that knows.
-    if (move.to !== "push_failed") await this.#removeScratch(task);
+    if (move.to !== "push_failed" && move.to !== "awaiting_approval") await this.#removeScratch(task);
     await this.#write(task, move);
     return true;
   }
@@ -114,9 +121,15 @@ export class LateStages {
   }
 
   /** Begins another round; false when the task has left `stage` in the same moment. */
-  async #begin(task: Task, stage: WaitingStage, reason: string, by?: Decider): Promise<boolean> {
+  async #begin(
+    task: Task,
+    stage: WaitingStage,
+    reason: string,
+    { by, decisions = [] }: { by?: Decider | undefined; decisions?: Decision[] } = {},
+  ): Promise<boolean> {
+    const decided = decisions.length === 0 ? {} : { decisions };
     try {
-      await task.move({ from: stage, to: "pushing", reason, ...(by && { by }) });
+      await task.move({ from: stage, to: "pushing", reason, ...(by && { by }), ...decided });
     } catch (error) {
       if (!hasCode(error, "conflict")) throw error;
       return false;
@@ -125,10 +138,12 @@ export class LateStages {
     return true;
   }
 
-  async push(id: string, by?: Decider): Promise<void> {
-    const { stage } = this.#deps.tasks.read(id);
+  async push(id: string, { decide: request, by }: PushRequest): Promise<void> {
+    const record = this.#deps.tasks.read(id);
+    const { stage } = record;
     const task = this.#deps.tasks.live(id);
-    if (!isWaiting(stage) || task === undefined || !await this.#begin(task, stage, "a person asked for it", by)) {
+    const asked = { by, decisions: decide(openConflicts(record), isWaiting(stage) ? request : undefined) };
+    if (!isWaiting(stage) || task === undefined || !await this.#begin(task, stage, "a person asked for it", asked)) {
       const now = this.#deps.tasks.read(id);
       throw new TaskdError("wrong_state", `Cannot push the task ${id}: it is ${standing(now)}`, {
         hint: "taskd push is for tasks in push_failed or data_waits",

@@ -14,9 +14,10 @@ import { listRemote } from "../git/remote_refs.ts";
 import { remoteOptions } from "../git/staged_repository.ts";
 import type { Move, Pushed } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
-import { requireBoundCommit } from "./bind.ts";
+import { conflictsDigest } from "../task/binding.ts";
+import { boundTo, requireBoundCommit } from "./bind.ts";
 import { commitMessage, withDigest } from "./change_text.ts";
-import { isDataOnly, noteLanding, promoteData, requireLandable } from "./database_stages.ts";
+import { isDataOnly, noteLanding, promoteData, requireLandable, type ToDecide } from "./database_stages.ts";
 import { changeOf, stagedOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { endOrphanedPush, stagedProblem } from "./restore.ts";
@@ -34,7 +35,10 @@ export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> 
   try {
     const data_only = isDataOnly(task.record);
     if (!data_only) pushed ??= await arrivedBefore(deps, task);
-    if (pushed === undefined) await requireLandable(deps, task.record);
+    if (pushed === undefined) {
+      const to_decide = await requireLandable(deps, task.record);
+      if (to_decide !== undefined) return backToGate(task, to_decide);
+    }
     await noteLanding(task);
     if (!data_only) pushed ??= await push(deps, task);
     const results = await promoteData(deps, task);
@@ -55,6 +59,13 @@ export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> 
     }
     return waits(messageWithHint(error), pushed);
   }
+}
+
+/** What would land is not what was approved, until a person has decided: the gate has a digest of its own again. */
+function backToGate({ record, head }: Task, { reason, conflicts }: ToDecide): Move {
+  const { gate } = record;
+  const binding = { ...gate!.binding!, conflicts_sha256: conflictsDigest(conflicts) };
+  return { from: "pushing", to: "awaiting_approval", gate: boundTo({ ...gate!, conflicts, binding }, head), reason };
 }
 
 function waits(reason: string, pushed: Pushed | undefined): Move {

@@ -3,7 +3,7 @@
  */
 
 import * as v from "valibot";
-import type { APPROVE_REQUEST, PRUNE_REQUEST, REASON_REQUEST, StatsView } from "../api/wire.ts";
+import type { APPROVE_REQUEST, PRUNE_REQUEST, PUSH_REQUEST, REASON_REQUEST, StatsView } from "../api/wire.ts";
 import { computeStats } from "../task/stats.ts";
 import type { Decider } from "../task/stages.ts";
 import { COMMAND_LINE } from "../api/socket_host.ts";
@@ -51,8 +51,9 @@ export async function deny(call: Call, body: ReadBody<typeof REASON_REQUEST>): P
   return nothing();
 }
 
-export async function push(call: Call): Promise<Response> {
-  await call.engine.push(call.task(), decider(call));
+export async function push(call: Call, body: ReadBody<typeof PUSH_REQUEST>): Promise<Response> {
+  const id = call.task();
+  await call.engine.push(id, { ...await body(), by: decider(call) });
   return nothing();
 }
 

@@ -100,7 +100,9 @@ export const ROUTES: readonly HttpRoute[] = [
   }),
   post("/admin/tasks/<id>/approve", {
     answer: { status: 204 },
-    doc: "Approves what has that digest, naming every category that asks for a second look",
+    doc:
+      "Approves what has that digest, naming every category that asks for a second look; `decide` is for the gate's " +
+      "`conflicts`: `prefer`, and single ones in `resolve`",
     ...takes(wire.APPROVE_REQUEST, admin.approve),
   }),
   post("/admin/tasks/<id>/deny", {
@@ -110,8 +112,10 @@ export const ROUTES: readonly HttpRoute[] = [
   }),
   post("/admin/tasks/<id>/push", {
     answer: { status: 204 },
-    doc: "Begins another round for an approved change in `push_failed` or `data_waits`",
-    run: admin.push,
+    doc:
+      "Begins another round for an approved change in `push_failed` or `data_waits`; `decide` is for conflicts that " +
+      "were met between the push and the data",
+    ...takes(wire.PUSH_REQUEST, admin.push, { optional: true }),
   }),
   post("/admin/tasks/<id>/kill", {
     answer: { status: 204 },

@@ -5,6 +5,8 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
+import type { DecideRequest } from "./database_schema.ts";
+import { decide } from "./decisions.ts";
 import { NotAcknowledged } from "./not_acknowledged.ts";
 import type { TaskRecord } from "./schema.ts";
 import type { Approval, Decider, Move, Seen } from "./stages.ts";
@@ -15,6 +17,8 @@ export interface ApprovalRequest {
   acknowledge: readonly string[];
   /** What was shown, as the client reports it. */
   seen?: Seen | undefined;
+  /** What becomes of the gate's conflicts. */
+  decide?: DecideRequest | undefined;
   by?: Decider | undefined;
 }
 
@@ -55,7 +59,8 @@ function requireOpen(record: TaskRecord, time: GateTime): void {
 /**
  * The move that an approval makes.
  *
- * @throws {TaskdError} `wrong_state`, `expired`, `stale_diff`, or `not_acknowledged` as {@linkcode NotAcknowledged}.
+ * @throws {TaskdError} `wrong_state`, `expired`, `stale_diff`, `not_acknowledged` as {@linkcode NotAcknowledged}, or
+ * `invalid_request` for a decision of something that is not in conflict.
  */
 export function approvalMove(record: TaskRecord, request: ApprovalRequest, time: GateTime): Move {
   requireOpen(record, time);
@@ -69,10 +74,12 @@ export function approvalMove(record: TaskRecord, request: ApprovalRequest, time:
   if (missing.length > 0) throw new NotAcknowledged(missing, `Acknowledge also: ${missing.join(", ")}`);
   // What the gate does not ask for is not written down as looked at.
   const { seen, by } = request;
+  const decisions = decide(gate?.conflicts ?? [], request.decide);
   const approval: Approval = {
     diff_sha256,
     acknowledged: [...required],
     ...(seen === undefined ? {} : { seen }),
+    ...(decisions.length === 0 ? {} : { decisions }),
   };
   return { from: "awaiting_approval", to: "pushing", approval, ...(by && { by }) };
 }

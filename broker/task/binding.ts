@@ -6,7 +6,7 @@
 import * as v from "valibot";
 import { sha256Hex } from "../../lib/sha256.ts";
 import { canonicalJson } from "../../lib/text/canonical_json.ts";
-import { CHANGESET_ROOT } from "./database_schema.ts";
+import { CHANGESET_ROOT, type DatabaseConflicts } from "./database_schema.ts";
 import { COUNT, OID, SHA256, TEXT, WORD, WORDS } from "./value_schemas.ts";
 
 /** A database of the task. */
@@ -55,6 +55,8 @@ export const BINDING = v.strictObject({
   policy_sha256: SHA256,
   egress_sha256: SHA256,
   settings_sha256: SHA256,
+  /** Of the gate's conflicts, where it has some. */
+  conflicts_sha256: v.exactOptional(SHA256),
 });
 export type Binding = v.InferOutput<typeof BINDING>;
 
@@ -67,12 +69,17 @@ export function bindingDigest(binding: Binding): string {
 interface BoundGate {
   diff_sha256: string;
   second_look: readonly string[];
+  conflicts?: DatabaseConflicts[];
   binding?: Binding;
+}
+
+export function conflictsDigest(conflicts: readonly DatabaseConflicts[]): string {
+  return sha256Hex(canonicalJson(conflicts));
 }
 
 /** What in a gate's row contradicts its binding, or the rows before; undefined when nothing does. */
 export function gateContradiction(
-  { diff_sha256, second_look, binding }: BoundGate,
+  { diff_sha256, second_look, conflicts, binding }: BoundGate,
   row: { seq: number; prev: string },
 ): string | undefined {
   if (binding === undefined) return undefined;
@@ -80,5 +87,6 @@ export function gateContradiction(
   const { record } = binding;
   if (record.rows !== row.seq - 1 || record.sha256 !== row.prev) return "the gate is bound to another record";
   if (canonicalJson(binding.second_look) !== canonicalJson(second_look)) return "the gate asks for other categories";
+  if (binding.conflicts_sha256 !== (conflicts && conflictsDigest(conflicts))) return "the gate has other conflicts";
   return undefined;
 }

@@ -114,6 +114,59 @@ const BRIEF_CHECK = v.strictObject({
 });
 export type BriefCheck = v.InferOutput<typeof BRIEF_CHECK>;
 
+/** One thing that the task and its base have changed differently; `ours` is the base's, `theirs` the task's. */
+const CONFLICT = v.strictObject({
+  kind: v.picklist([
+    "changed_twice",
+    "changed_and_deleted",
+    "deleted_and_changed",
+    "inserted_twice",
+    "constraint",
+    "foreign_key",
+    "definition",
+    "setting",
+  ]),
+  table: v.string(),
+  key: v.exactOptional(columns),
+  column: v.exactOptional(v.string()),
+  base: v.exactOptional(columns),
+  ours: v.exactOptional(columns),
+  theirs: v.exactOptional(columns),
+  detail: v.exactOptional(v.string()),
+});
+export type Conflict = v.InferOutput<typeof CONFLICT>;
+
+/** What keeps the change to a database from landing. */
+export const DATABASE_CONFLICTS = v.strictObject({
+  db: v.string(),
+  base: v.string(),
+  /** Where the base stood. */
+  txid: COUNT,
+  /** The first of them. */
+  conflicts: v.pipe(v.array(CONFLICT), v.maxLength(1_000)),
+  /** How many there are. */
+  total: COUNT,
+});
+export type DatabaseConflicts = v.InferOutput<typeof DATABASE_CONFLICTS>;
+
+const side = v.picklist(["ours", "theirs"]);
+const place = { table: v.string(), key: v.exactOptional(columns), column: v.exactOptional(v.string()) };
+
+/** How a person decides conflicts: single ones, then all the others. */
+export const DECIDE_REQUEST = v.strictObject({
+  prefer: v.exactOptional(side),
+  /** Without `db` of whichever database has it; without `column` of the whole row. */
+  resolve: v.exactOptional(
+    v.pipe(v.array(v.strictObject({ db: v.exactOptional(v.string()), ...place, take: side })), v.maxLength(1_000)),
+  ),
+});
+export type DecideRequest = v.InferOutput<typeof DECIDE_REQUEST>;
+
+/** The decision of one conflict, which holds while the base has what was seen: `ours`, null for nothing. */
+const DECISION = v.strictObject({ db: v.string(), ...place, take: side, ours: v.nullable(columns) });
+export const DECISIONS = v.pipe(v.array(DECISION), v.maxLength(1_000));
+export type Decision = v.InferOutput<typeof DECISION>;
+
 /** A database of the task: its branch, and how it ended. */
 export const BRIEF_DATABASE = v.strictObject({
   db: v.string(),

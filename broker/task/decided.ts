@@ -4,14 +4,22 @@
  */
 
 import type { TaskRecord } from "./schema.ts";
+import type { Decision } from "./database_schema.ts";
 import { seenText } from "./seen.ts";
 import type { Decider } from "./stages.ts";
 
-type Decided = Pick<TaskRecord, "approval" | "push_asked" | "ended_by" | "outcome" | "stage_since" | "evidence">;
+type Decided = Pick<
+  TaskRecord,
+  "approval" | "push_asked" | "ended_by" | "outcome" | "stage_since" | "evidence" | "decisions"
+>;
+
+/** Decided conflicts that are named. */
+const MAX_PLACES = 20;
 
 /** Names and texts; times are ISO 8601 in UTC. */
 export function decisionFacts(task: Decided): [name: string, text: string][] {
   const { approval, push_asked, ended_by, outcome, stage_since, evidence: { database_results: results } } = task;
+  const decisions = task.decisions ?? approval?.decisions ?? [];
   const promoted = (Array.isArray(results) ? results : []).flatMap((one) =>
     typeof one === "object" && one !== null && !Array.isArray(one) && one.result === "promoted"
       ? [`${one.db}@${one.base}${one.safety_branch === undefined ? "" : ` (before: ${one.db}@${one.safety_branch})`}`]
@@ -21,6 +29,8 @@ export function decisionFacts(task: Decided): [name: string, text: string][] {
   const facts: [string, string | false | undefined][] = [
     ["Approved", approval?.at],
     ["Approved by", approval?.by && byText(approval.by)],
+    ["Decided for the base", placesOf(decisions, "ours")],
+    ["Decided for the task", placesOf(decisions, "theirs")],
     ["Acknowledged", approval?.acknowledged.join(", ")],
     ["Shown", approval?.seen && (seenText(approval.seen) || "nothing that the client reports")],
     ["Push asked", push_asked?.at],
@@ -30,6 +40,18 @@ export function decisionFacts(task: Decided): [name: string, text: string][] {
     ["Promoted", promoted.join(", ")],
   ];
   return facts.flatMap(([name, text]) => text ? [[name, text]] : []);
+}
+
+/** The conflicts that were decided for a side: a few by name. */
+function placesOf(decisions: readonly Decision[], side: Decision["take"]): string {
+  const places = decisions.filter(({ take }) => take === side).map(({ db, table, key = {}, column }) =>
+    [db, table, ...Object.entries(key).map(([name, value]) => `${name}=${JSON.stringify(value)}`), column].filter(
+      Boolean,
+    )
+      .join(" ")
+  );
+  const more = places.length > MAX_PLACES ? [`and ${places.length - MAX_PLACES} more`] : [];
+  return [...places.slice(0, MAX_PLACES), ...more].join(", ");
 }
 
 function byText({ via, who }: Decider): string {

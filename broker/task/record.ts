@@ -32,7 +32,10 @@ export function foldRow(record: TaskRecord | undefined, row: Row): TaskRecord {
   }
   if (row.seq !== record.seq + 1) throw impossible(row, `it follows row ${record.seq}`);
   if (record.stage === "done" && row.type !== "cut") throw impossible(row, "the task has ended before");
-  const { reason, ...kept } = record;
+  const { reason, ...rest } = record;
+  const { approval: _approval, acknowledgements: _acknowledgements, ...unapproved } = rest;
+  // What comes to the gate again is not approved.
+  const kept = row.type === "stage" && row.to === "awaiting_approval" ? unapproved : rest;
   // The reason is that of the stage which the task is in.
   const before = row.type === "stage" || reason === undefined ? kept : record;
   return { ...before, ...changes(record, row), updated_at: row.ts, seq: row.seq };
@@ -50,7 +53,7 @@ function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
     case "stage": {
       const problem = moveProblem(record.stage, row);
       if (problem !== undefined) throw impossible(row, problem);
-      const { outcome, reason, gate, approval, pushed, by } = row;
+      const { outcome, reason, gate, approval, pushed, by, decisions } = row;
       const diff_sha256 = gate?.diff_sha256;
       const contradiction = gate && gateContradiction(gate, row);
       if (contradiction !== undefined) throw impossible(row, contradiction);
@@ -71,6 +74,7 @@ function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
         ...(by === undefined || row.to !== "done" ? {} : { ended_by: by }),
         ...(by === undefined || !isWaiting(row.from) || row.to !== "pushing" ? {} : { push_asked: { at: row.ts, by } }),
         ...(pushed === undefined ? {} : { pushed }),
+        ...(decisions === undefined ? {} : { decisions }),
       };
     }
     case "evidence": {

@@ -7,7 +7,7 @@
  */
 
 import * as v from "valibot";
-import { BRIEF_DATABASE } from "./database_schema.ts";
+import { BRIEF_DATABASE, DECISIONS } from "./database_schema.ts";
 import { APPROVAL, DECIDER, GATE, type Outcome, OUTCOMES, PUSHED, type Stage, STAGES } from "./stages.ts";
 import { AMOUNT, COUNT, JSON_VALUE, RANDOM_ID, SHA256, TEXT, TIME, WORD, WORDS } from "./value_schemas.ts";
 
@@ -125,6 +125,7 @@ export const ROW_EVENTS = {
     approval: v.exactOptional(APPROVAL),
     pushed: v.exactOptional(PUSHED),
     by: v.exactOptional(DECIDER),
+    decisions: v.exactOptional(DECISIONS),
   }),
   /** One established fact for the trust brief; a later one of the same name replaces it. */
   evidence: v.strictObject({ name: WORD, value: JSON_VALUE }),
@@ -172,6 +173,8 @@ export const TASK_RECORD = v.strictObject({
   ended_by: v.exactOptional(DECIDER),
   /** The last time that a person asked for another round of the push, and who. */
   push_asked: v.exactOptional(v.strictObject({ at: TIME, by: DECIDER })),
+  /** What was decided last of conflicts that were met between the push and the data. */
+  decisions: v.exactOptional(DECISIONS),
   /** Branches that pushes were begun to, the last one last; each may have arrived. */
   push_attempts: v.array(PUSH_ATTEMPT),
   /** When the last of them was begun. */

@@ -7,6 +7,7 @@
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { BINDING } from "./binding.ts";
+import { DATABASE_CONFLICTS, type Decision, DECISIONS } from "./database_schema.ts";
 import { COUNT, SHA256, WORD, WORDS } from "./value_schemas.ts";
 
 /** The outcomes of a task, with their meaning. */
@@ -85,7 +86,7 @@ export const STAGES = {
   },
   pushing: {
     meaning: "the approved change is being pushed",
-    next: ["push_failed", "data_waits", "awaiting_ci"],
+    next: ["awaiting_approval", "push_failed", "data_waits", "awaiting_ci"],
     ends: ["pushed", "promoted", "push_failed"],
     at_restart: { kind: "push" },
   },
@@ -126,6 +127,8 @@ export const GATE = v.strictObject({
   second_look: WORDS,
   /** Milliseconds until the task is denied without an answer; 0 is never. */
   timeout_ms: COUNT,
+  /** What was found in conflict when the change was approved before and was to land; decided with the next approval. */
+  conflicts: v.exactOptional(v.array(DATABASE_CONFLICTS)),
   /** Everything that the digest covers; absent from gates of versions up to 0.1.0. */
   binding: v.exactOptional(BINDING),
 });
@@ -152,6 +155,8 @@ export const APPROVAL = v.strictObject({
   acknowledged: WORDS,
   /** What was shown before, as the client reports it. */
   seen: v.exactOptional(SEEN),
+  /** What they decided of the gate's conflicts, one by one. */
+  decisions: v.exactOptional(DECISIONS),
 });
 export type Approval = v.InferOutput<typeof APPROVAL>;
 
@@ -185,11 +190,13 @@ type Next<S extends Stage> = (typeof STAGES)[S]["next"][number];
 type Ending<S extends Stage> = (typeof STAGES)[S]["ends"][number];
 
 /** What a move has to carry. */
-type Cargo<S extends Stage, T extends Stage> = T extends "awaiting_approval" ? { gate: Gate }
+type Cargo<S extends Stage, T extends Stage> = T extends "awaiting_approval"
+  ? S extends "pushing" ? { gate: Gate; reason: string } : { gate: Gate }
   : T extends "awaiting_ci" ? { pushed: Pushed }
   : T extends "data_waits" ? { pushed: Pushed; reason: string }
   : T extends "push_failed" ? { reason: string }
-  : T extends "pushing" ? S extends "awaiting_approval" ? { approval: Approval } : { reason: string }
+  : T extends "pushing"
+    ? S extends "awaiting_approval" ? { approval: Approval } : { reason: string; decisions?: Decision[] }
   : unknown;
 
 type Step<S extends Stage, T extends Next<S>> = T extends Stage ? { from: S; to: T } & Cargo<S, T> : never;
@@ -211,6 +218,7 @@ export interface LooseMove {
   approval?: Approval | undefined;
   pushed?: Pushed | undefined;
   by?: Decider | undefined;
+  decisions?: Decision[] | undefined;
 }
 
 /** Whether `text` is a stage. */
@@ -233,7 +241,9 @@ export function moveProblem(stage: Stage, move: LooseMove): string | undefined {
     if (!row.next.includes(move.to)) return `there is no way from ${stage} to ${move.to}`;
     if (move.to === "awaiting_approval") required.add("gate");
     if (move.to === "awaiting_ci" || move.to === "data_waits") required.add("pushed");
-    if (isWaiting(move.to) || isWaiting(stage)) required.add("reason");
+    if (isWaiting(move.to) || isWaiting(stage) || stage === "pushing" && move.to === "awaiting_approval") {
+      required.add("reason");
+    }
     if (move.to === "pushing" && !isWaiting(stage)) required.add("approval");
   }
   for (const name of ["outcome", "reason", "gate", "approval", "pushed"] as const) {
@@ -243,6 +253,7 @@ export function moveProblem(stage: Stage, move: LooseMove): string | undefined {
   }
   const decided = stage === "awaiting_approval" || isWaiting(stage) || move.outcome === "cancelled";
   if (move.by !== undefined && !decided) return `no one decides in ${stage}`;
+  if (move.decisions !== undefined && !isWaiting(stage)) return `no conflict is decided in ${stage}`;
   return undefined;
 }
 

@@ -23,7 +23,7 @@ const ALL = Object.keys(STAGES) as Stage[];
 
 /** Every move there could be, each with the cargo that the table wants of it. */
 function* moves(from: Stage): Generator<LooseMove> {
-  yield { from, to: "awaiting_approval", gate: CARGO.gate };
+  yield { from, to: "awaiting_approval", gate: CARGO.gate, ...from === "pushing" ? { reason: "r" } : {} };
   yield { from, to: "awaiting_ci", pushed: CARGO.pushed };
   yield { from, to: "pushing", ...isWaiting(from) ? { reason: "r" } : { approval: CARGO.approval } };
   yield { from, to: "push_failed", reason: "r" };

@@ -12,9 +12,11 @@ import server_sent_events from "../../lib/http/server_sent_events.ts" with { typ
 import canonical_json from "../../lib/text/canonical_json.ts" with { type: "text" };
 import characters from "../../lib/text/characters.ts" with { type: "text" };
 import commit_address from "../../lib/text/commit_address.ts" with { type: "text" };
+import decidable from "../../lib/merge/decidable.ts" with { type: "text" };
 import api from "./pages/api.ts" with { type: "text" };
 import app from "./pages/app.ts" with { type: "text" };
 import code from "./pages/code.ts" with { type: "text" };
+import conflicts from "./pages/conflicts.ts" with { type: "text" };
 import databases from "./pages/databases.ts" with { type: "text" };
 import decision from "./pages/decision.ts" with { type: "text" };
 import diff from "./pages/diff.ts" with { type: "text" };
@@ -79,7 +81,9 @@ export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   characters,
   code,
   commit_address,
+  conflicts,
   databases,
+  decidable,
   decided,
   decision,
   diff,

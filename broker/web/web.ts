@@ -64,7 +64,10 @@ function script(name: string, source: string): string {
   const known = stripped.get(name);
   if (known !== undefined) return known;
   // What pages share with the rest of the program lies beside them here.
-  const text = stripTypeScriptTypes(source).replaceAll(/"(?:\.\.\/)+(?:(?:lib\/text|lib\/http|task)\/)?/g, '"./');
+  const text = stripTypeScriptTypes(source).replaceAll(
+    /"(?:\.\.\/)+(?:(?:lib\/text|lib\/http|lib\/merge|task)\/)?/g,
+    '"./',
+  );
   stripped.set(name, text);
   return text;
 }

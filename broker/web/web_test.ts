@@ -21,6 +21,7 @@ Deno.test("every module of the pages is carried by the program", () => {
   const shared = [
     "../../lib/concat.ts",
     "../../lib/http/server_sent_events.ts",
+    "../../lib/merge/decidable.ts",
     "../../lib/text/canonical_json.ts",
     "../../lib/text/characters.ts",
     "../../lib/text/commit_address.ts",

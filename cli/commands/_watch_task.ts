@@ -22,6 +22,11 @@ export interface FollowedTask extends TaskProgress, Pick<Submitted, "id" | "link
   task?: TaskView;
 }
 
+/** As {@linkcode exitCodeOf}, of what was approved: at the gate again, nothing of it has landed. */
+export function landingExitCode(task: FollowedTask): number {
+  return task.stage === "awaiting_approval" ? EXIT_PUSH_FAILED : exitCodeOf(task);
+}
+
 /** A task that is not followed has succeeded once it is accepted. */
 export function exitCodeOf(task: FollowedTask): number {
   if (!task.followed || isSuccess(task)) return EXIT_OK;

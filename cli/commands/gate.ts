@@ -14,6 +14,9 @@ import type { TrustBrief } from "../../broker/task/schema.ts";
 import { type BriefTable, briefTables, seenOf } from "../../broker/task/seen.ts";
 import { isPageShown, isShown } from "../../broker/task/shown.ts";
 import type { Gate, Seen } from "../../broker/task/stages.ts";
+import { openConflicts } from "../../broker/databases/evidence.ts";
+import type { DatabaseConflicts, DecideRequest } from "../../broker/task/database_schema.ts";
+import { isDecidable } from "../../lib/merge/decidable.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 import { rowText } from "../../lib/sqlite/diff_text.ts";
@@ -25,9 +28,10 @@ import { processTerminal, Prompt } from "../setup/prompt.ts";
 import { decodeDiff, diffText } from "../text/diff_text.ts";
 import { EXIT_FAILURE } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
+import { conflictLines, decideRequest, keyText, sidesOf } from "./_conflicts.ts";
 import { briefOf } from "./inspect.ts";
 import { approveCommand, decisionText, DIFF_DIGITS, shortId, standing } from "./_task_text.ts";
-import { exitCodeOf, type FollowedTask, watchLanding } from "./_watch_task.ts";
+import { type FollowedTask, landingExitCode, watchLanding } from "./_watch_task.ts";
 
 /** Rows between two questions. */
 const SCREEN_ROWS = 40;
@@ -46,7 +50,7 @@ export const review = brokerCommand({
     if (stray !== undefined) throw new TaskdError("not_found", `The change has no rows in a table ${stray}`);
     const tables = args.on("all") ? all : all.filter(({ table }) => named.includes(table));
     if (io.json && tables.length > 0) {
-      io.outJson({ ok: true, ...change, bases: notes, approve_command });
+      io.outJson({ ok: true, ...change, bases: notes, conflicts: openConflicts(task), approve_command });
       for (const { database, table, ...of } of tables) {
         const show = (row: object) => io.outJson({ database, table, ...row });
         const gone = await showRows(broker, task, { database, table, ...of }, show);
@@ -54,8 +58,10 @@ export const review = brokerCommand({
       }
       return undefined;
     }
-    if (io.json) return { ...change, bases: notes, approve_command };
+    const conflicts = openConflicts(task);
+    if (io.json) return { ...change, bases: notes, conflicts, approve_command };
     io.styled(knownText(change));
+    for (const line of await conflictText(task, conflicts, io.columns)) io.styled(line);
     for (const note of notes) io.styled(`since then: ${sanitizeLine(note)}`);
     io.styled(`\n${shownDiff(change, io.colours || args.on("color"))}\n`);
     for (const table of tables) {
@@ -72,7 +78,7 @@ export const review = brokerCommand({
     io.out(
       approve_command === null ? decisionText(task) : [
         `To approve exactly this, ${gate!.diff_sha256}:`,
-        `  ${approve_command}`,
+        `  ${approve_command}${conflicts.some(({ conflicts }) => conflicts.some(isDecidable)) ? DECIDES : ""}`,
         "To refuse it:",
         `  taskd deny ${shortId(task.id)} "why"`,
       ].join("\n"),
@@ -94,6 +100,24 @@ async function showRows(
     if (task.stage === "awaiting_approval" || !hasCode(error, "not_found")) throw error;
     return error.message;
   }
+}
+
+/** Where there are conflicts, an approval says what becomes of them. */
+const DECIDES = " --prefer ours|theirs, or --resolve FILE";
+
+/** What keeps the change from landing, safe to print. */
+async function conflictText(
+  { reason }: TaskView,
+  found: readonly DatabaseConflicts[],
+  columns: number | undefined,
+): Promise<string[]> {
+  if (found.length === 0) return [];
+  const lines = ["", sanitizeLine(reason ?? "")];
+  for (const { db, base, conflicts, total } of found) {
+    lines.push(sanitizeLine(`in conflict, ours is what ${db}@${base} has, theirs what the task has:`));
+    lines.push(...await conflictLines(conflicts, total, columns));
+  }
+  return lines;
 }
 
 interface Answer {
@@ -118,7 +142,7 @@ export const approve = brokerCommand<ApproveResult>({
     }
     const given = [...new Set(args.texts("acknowledge"))];
     checkCategories(given, gate);
-    const answer = await answerOf(args.text("diff"), { task, gate, given }, io, broker);
+    const answer = await answerOf(args.text("diff"), { task, gate, given, decide: decideRequest(args) }, io, broker);
     if (!answer.approved || !args.on("wait")) return answer;
     if (!io.json) io.note(`Approved ${task.id}: its change is being pushed`);
     return { ...answer, ...await watchLanding(io, broker, task, args.numberOf("timeout")) };
@@ -130,28 +154,35 @@ export const approve = brokerCommand<ApproveResult>({
   },
   // Who asks for an approval and gets none has failed.
   exitCode: ({ approved, followed = false, ...task }) =>
-    approved ? exitCodeOf({ ...task, followed } as FollowedTask) : EXIT_FAILURE,
+    approved ? landingExitCode({ ...task, followed } as FollowedTask) : EXIT_FAILURE,
 });
 
 async function answerOf(
   named: string | undefined,
-  asked: { task: TaskView; gate: Gate; given: string[] },
+  asked: { task: TaskView; gate: Gate; given: string[]; decide: DecideRequest | undefined },
   io: Io,
   broker: BrokerClient,
 ): Promise<Answer> {
   if (named === undefined) return await ask(asked, io, broker);
-  const { task, gate, given } = asked;
+  const { task, gate, given, decide } = asked;
   checkDiff(task, gate, named);
   checkAcknowledged(task, gate, given);
-  return await sendApproval(broker, task, { diff_sha256: gate.diff_sha256, acknowledged: given });
+  return await sendApproval(broker, task, {
+    diff_sha256: gate.diff_sha256,
+    acknowledged: given,
+    ...(decide && { decide }),
+  });
 }
 
 async function sendApproval(
   broker: BrokerClient,
   { id }: TaskView,
-  { diff_sha256, acknowledged, seen }: Pick<Answer, "diff_sha256" | "acknowledged"> & { seen?: Seen },
+  { diff_sha256, acknowledged, ...more }: Pick<Answer, "diff_sha256" | "acknowledged"> & {
+    seen?: Seen;
+    decide?: DecideRequest;
+  },
 ): Promise<Answer> {
-  await broker.approve(id, { diff_sha256, acknowledge: acknowledged, ...(seen && { seen }) });
+  await broker.approve(id, { diff_sha256, acknowledge: acknowledged, ...more });
   return { id, approved: true, diff_sha256, acknowledged };
 }
 
@@ -185,7 +216,12 @@ function checkAcknowledged({ id }: TaskView, gate: Gate, given: readonly string[
 
 /** Shows everything, then asks; whatever is not a clear yes approves nothing. */
 async function ask(
-  { task, gate, given }: { task: TaskView; gate: Gate; given: readonly string[] },
+  { task, gate, given, decide }: {
+    task: TaskView;
+    gate: Gate;
+    given: readonly string[];
+    decide: DecideRequest | undefined;
+  },
   io: Io,
   broker: BrokerClient,
 ): Promise<Answer> {
@@ -198,6 +234,9 @@ async function ask(
   const change = await readChange(broker, task);
   const refused = { id: task.id, approved: false, diff_sha256: gate.diff_sha256, acknowledged: [] };
   prompt.say(knownText(change));
+  const conflicts = openConflicts(task);
+  for (const line of await conflictText(task, conflicts, io.columns)) prompt.say(line);
+  const decided = decide ?? await askEach(prompt, conflicts);
   for (const note of (await broker.bases(task.id)).notes) prompt.say(`since then: ${sanitizeLine(note)}`);
   if (!await prompt.confirm("\nShow the diff?", true)) return refused;
   prompt.say(`\n${shownDiff(change, io.colours)}\n`);
@@ -218,7 +257,28 @@ async function ask(
   if (!await prompt.confirm(`Approve this change of ${sanitizeLine(task.repo)}, and push it?`, false)) return refused;
   const files = Array.from({ length: countFiles(change.diff) }, () => true);
   const seen = seenOf(change.brief, files, tables);
-  return await sendApproval(broker, task, { diff_sha256: gate.diff_sha256, acknowledged: [...gate.second_look], seen });
+  return await sendApproval(broker, task, {
+    diff_sha256: gate.diff_sha256,
+    acknowledged: [...gate.second_look],
+    seen,
+    ...(decided && { decide: decided }),
+  });
+}
+
+/** Asks of each conflict that has two values which of them stays. */
+async function askEach(prompt: Prompt, found: readonly DatabaseConflicts[]): Promise<DecideRequest | undefined> {
+  const resolve: NonNullable<DecideRequest["resolve"]> = [];
+  for (const { db, base, conflicts } of found) {
+    for (const conflict of conflicts.filter(isDecidable)) {
+      const { table, key, column } = conflict;
+      const [, ours, theirs] = sidesOf(conflict);
+      const where = [sanitizeLine(`${db}@${base} ${table}`), keyText(conflict), sanitizeLine(column ?? "")];
+      const sides = [{ value: "ours", help: ours }, { value: "theirs", help: theirs }] as const;
+      const take = await prompt.choose(`${where.filter(Boolean).join(" ")}: which stays?`, sides, "ours");
+      resolve.push({ db, table, ...(key && { key }), ...(column === undefined ? {} : { column }), take });
+    }
+  }
+  return resolve.length === 0 ? undefined : { resolve };
 }
 
 /** Shows a table's rows page by page, and counts them in `to`; whether it came to the end. */

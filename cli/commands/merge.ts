@@ -1,10 +1,7 @@
 /** The commands that bring rows of one branch into another: merge, revert and reset. */
 
-import { TaskdError } from "../../lib/errors.ts";
-import { readTextOf } from "../../lib/fs.ts";
-import { type MergeConflict, type MergeSide, parseResolutions } from "../../lib/merge/conflicts.ts";
+import { parseResolutions } from "../../lib/merge/conflicts.ts";
 import type { MergeArgs, OpAnswer } from "../../lib/protocol/messages.ts";
-import { valueText } from "../../lib/sqlite/diff_text.ts";
 import { parseName } from "../../lib/store/names.ts";
 import { plural } from "../../lib/text/plural.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
@@ -13,14 +10,9 @@ import { storeCommand } from "../plan/command_module.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { textTable } from "../text/text_table.ts";
+import { conflictLines, preferredOf, resolutionsText } from "./_conflicts.ts";
 import { branchName, noteLeftOut, stamp, waitFlag } from "./_result_text.ts";
 import { repointFlags, repointText } from "./branch_changes.ts";
-
-/** Conflicts that a table shows; `--json` has the first thousand. */
-const SHOWN_CONFLICTS = 50;
-
-/** Of a file of decisions; a request to the daemon holds less. */
-const MAX_RESOLUTIONS_BYTES = 1 << 20;
 
 type Merged = OpAnswer<"merge">;
 
@@ -67,21 +59,14 @@ export const reset = storeCommand<OpAnswer<"reset">>({
 });
 
 function mergeFlags(args: Args): MergeArgs {
-  const prefer = args.text("prefer");
-  const file = args.text("resolve");
+  const prefer = preferredOf(args);
+  const text = resolutionsText(args);
   return {
     check: args.on("check"),
-    ...(prefer === undefined ? {} : { prefer: sideOf(prefer) }),
-    ...(file === undefined ? {} : { resolutions: parseResolutions(readTextOf(file, MAX_RESOLUTIONS_BYTES)) }),
+    ...(prefer === undefined ? {} : { prefer }),
+    ...(text === undefined ? {} : { resolutions: parseResolutions(text) }),
     ...waitFlag(args),
   };
-}
-
-function sideOf(prefer: string): MergeSide {
-  if (prefer === "ours" || prefer === "theirs") return prefer;
-  throw new TaskdError("usage", `--prefer is ${JSON.stringify(prefer)}, and has to be ours or theirs`, {
-    hint: "ours is what the branch holds that changes, theirs what is merged into it",
-  });
 }
 
 async function mergeText(result: Merged, io: Io, args: Args, command: string): Promise<string> {
@@ -114,31 +99,10 @@ async function mergeText(result: Merged, io: Io, args: Args, command: string): P
 
 async function conflictText(result: Merged, io: Io, command: string): Promise<string> {
   const { conflicts, conflicts_total } = result;
-  const shown = conflicts.slice(0, SHOWN_CONFLICTS);
-  const rows = shown.map((conflict) => {
-    const { kind, table, key = {}, column } = conflict;
-    const place = Object.entries(key).map(([name, value]) => `${sanitizeLine(name)}=${valueText(value)}`).join(" ");
-    return [table, place, column ?? "", kind.replaceAll("_", " "), ...sidesOf(conflict)];
-  });
-  const head = ["TABLE", "KEY", "COLUMN", "CONFLICT", "BASE", "OURS", "THEIRS"];
-  const details = shown.flatMap(({ table, detail }) =>
-    detail === undefined ? [] : [sanitizeLine(`${table}: ${detail}`)]
-  );
   return [
     `${plural(conflicts_total, "conflict")}: nothing was changed in ${branchName(result)}`,
-    await textTable(rows, { head, names: [0], columns: io.columns }),
-    ...new Set(details),
-    ...(conflicts_total > shown.length ? [`and ${conflicts_total - shown.length} more: --json`] : []),
+    ...await conflictLines(conflicts, conflicts_total, io.columns),
     `To decide: taskd ${sanitizeLine(command)} --prefer ours|theirs, or --resolve FILE with ` +
     '[{"table", "key", "column", "take": "ours"}] as --check --json has them',
   ].join("\n");
-}
-
-/** Base, ours and theirs: the column's values, or the row's columns. */
-function sidesOf({ base, ours, theirs, column }: MergeConflict): string[] {
-  return [base, ours, theirs].map((side) => {
-    if (side === undefined) return "absent";
-    if (column !== undefined) return valueText(side[column]);
-    return Object.entries(side).map(([name, value]) => `${sanitizeLine(name)}=${valueText(value)}`).join(" ");
-  });
 }

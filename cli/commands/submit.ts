@@ -5,13 +5,14 @@
 
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { Submitted } from "../../broker/api/wire.ts";
+import { decideRequest } from "./_conflicts.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { brokerCommand, type BrokerModule } from "../plan/command_module.ts";
 import type { Io } from "../text/io.ts";
 import { readSubmission } from "./_submission.ts";
 import { shortId } from "./_task_text.ts";
-import { exitCodeOf, type FollowedTask, showEvent, watchLanding, watchTask } from "./_watch_task.ts";
+import { exitCodeOf, type FollowedTask, landingExitCode, showEvent, watchLanding, watchTask } from "./_watch_task.ts";
 
 export const submit = followed(async (args, io, broker) => await broker.submit(await readSubmission(args, io)));
 
@@ -59,9 +60,10 @@ async function follow(args: Args, io: Io, broker: BrokerClient, task: Submitted)
 export const push = brokerCommand<FollowedTask>({
   async run(args, io, broker) {
     const task = await broker.task(args.positional("id"));
-    await broker.push(task.id);
+    const decide = decideRequest(args);
+    await broker.push(task.id, decide && { decide });
     if (!args.on("wait")) return { id: task.id, links: task.links, stage: "pushing", followed: false };
     return await watchLanding(io, broker, task, args.numberOf("timeout"));
   },
-  exitCode: exitCodeOf,
+  exitCode: landingExitCode,
 });

@@ -9,10 +9,10 @@ import { programFiles } from "./_branch_flags.ts";
 import { hostPort } from "../../lib/http/address.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 
-/** The broker, and the file that holds the instruction. */
-export function submitNeeds(plan: Plan): PermissionSet {
-  const { file } = plan.flags;
-  return unionOf(brokerNeeds(plan), { read: typeof file === "string" ? [file] : [] });
+/** The broker, and the file that holds the instruction, or what is decided. */
+export function fileNeeds(plan: Plan): PermissionSet {
+  const { file, resolve } = plan.flags;
+  return unionOf(brokerNeeds(plan), { read: [file, resolve].filter((path) => typeof path === "string") });
 }
 
 export function homeNeeds(plan: Plan): PermissionSet {

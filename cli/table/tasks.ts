@@ -6,8 +6,8 @@
 import type { CommandSpec, FlagSpec, PositionalSpec } from "../plan/command_spec.ts";
 import { unionOf } from "../plan/permissions.ts";
 import { brokerOf, type Plan } from "../plan/plan.ts";
-import { askNeeds, submitNeeds } from "./_broker_needs.ts";
-import { ASKS_BROKER, atHome, commands, duration, integer, off, on, text } from "./_row.ts";
+import { askNeeds, fileNeeds } from "./_broker_needs.ts";
+import { ASKS_BROKER, atHome, commands, duration, file, integer, off, on, text } from "./_row.ts";
 import { STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./broker_shared.ts";
 
 /** How submit and retry go on after the task is accepted. */
@@ -15,6 +15,18 @@ const FOLLOWING: readonly FlagSpec[] = [
   on("wait", "Also past the gate, to the very end; exits 0 only for pushed, promoted and no_diff"),
   on("detach", "Print the id and leave the task to itself"),
   on("events", "With --json: print each event as one line of JSON before the result"),
+];
+
+/** What becomes of what a task and an application changed differently. */
+const DECIDING: readonly FlagSpec[] = [
+  text(
+    "prefer SIDE",
+    "Decides every conflict of two values: ours, as the database has it, or theirs, as the task has it",
+    {
+      choices: ["ours", "theirs"],
+    },
+  ),
+  file("resolve FILE", "Decides single conflicts: a JSON array of {db, table, key, column, take}"),
 ];
 
 /** How approve and push wait for what was approved to land. */
@@ -34,8 +46,8 @@ function statsNeeds(plan: Plan) {
   return unionOf(askNeeds(plan), { read: audit_root === undefined ? [] : [audit_root] });
 }
 
-/** Those that may read the instruction from a file. */
-const SUBMITS = { uses: "broker", needs: submitNeeds } as const;
+/** Those that may read an instruction, or decisions, from a file. */
+const READS_FILE = { uses: "broker", needs: fileNeeds } as const;
 
 export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
   {
@@ -55,7 +67,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
         why: "It may reach one more host, and gets a branch of the database shop",
       },
     ],
-    ...SUBMITS,
+    ...READS_FILE,
   },
   {
     name: "tasks",
@@ -130,12 +142,13 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     summary: "Approve a task's change, and wait until it has landed",
     details: "An approval names the diff that was read, by its SHA-256, and every category that needs a second look. " +
       "Without --diff it shows the change and asks, which takes a terminal. Exits with 0 once the change has landed, with " +
-      "3 when it could not be pushed, with 4 when it is pushed and its data waits; both are kept for taskd push. Ctrl-C " +
-      "takes no approval back.",
+      "3 when it could not be pushed or is at the gate again with conflicts, with 4 when it is pushed and its data waits; " +
+      "what waits is kept for taskd push. Ctrl-C takes no approval back.",
     positionals: [TASK],
     flags: [
       text("diff SHA256", "The diff that was read: its first 16 digits or more"),
       text("acknowledge CATEGORY", "A category that had its second look; may be repeated", { repeatable: true }),
+      ...DECIDING,
       ...LANDING,
     ],
     examples: [
@@ -146,7 +159,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       },
     ],
     output: "note",
-    ...ASKS_BROKER,
+    ...READS_FILE,
   },
   {
     name: "deny",
@@ -162,9 +175,15 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     details: "For tasks in push_failed or data_waits: what was approved is kept, no agent runs again. Waits until it " +
       "has landed, or could not again, with the exit status of approve; taskd kill gives it up.",
     positionals: [TASK],
-    flags: LANDING,
-    examples: [{ words: "push 3f9a", why: "Once the code host, or the branch store, can take it" }],
-    ...ASKS_BROKER,
+    flags: [...DECIDING, ...LANDING],
+    examples: [
+      { words: "push 3f9a", why: "Once the code host, or the branch store, can take it" },
+      {
+        words: "push 3f9a --prefer theirs",
+        why: "Where application and task changed the same value: that of the task",
+      },
+    ],
+    ...READS_FILE,
   },
   {
     name: "kill",
@@ -230,7 +249,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     positionals: SUBMISSION_ARGUMENTS,
     flags: SUBMISSION,
     examples: [{ words: 'queue add https://github.com/ada/shop "Translate the emails"', why: "Print the item's id" }],
-    ...SUBMITS,
+    ...READS_FILE,
   },
   {
     name: "queue list",

@@ -5,27 +5,12 @@
 
 import * as v from "../packages/valibot.ts";
 import { TaskdError } from "../errors.ts";
+import { canonicalJson } from "../text/canonical_json.ts";
 import { parseJson } from "../text/json.ts";
 import type { JsonValue } from "../sqlite/diff_result.ts";
+import { type ConflictKind, isDecidable } from "./decidable.ts";
 
-/** What is in conflict. */
-export type ConflictKind =
-  /** One column of a row has another new value on either side. */
-  | "changed_twice"
-  /** A row that the source deleted was changed by the target. */
-  | "changed_and_deleted"
-  /** A row that the source changed was deleted by the target. */
-  | "deleted_and_changed"
-  /** Both inserted a row of one key, with other values. */
-  | "inserted_twice"
-  /** A row would break a UNIQUE, CHECK or NOT NULL of the target. */
-  | "constraint"
-  /** A row would refer to one that is not there. */
-  | "foreign_key"
-  /** A definition is another one on either side. */
-  | "definition"
-  /** A field of the file's header, or one that no transaction can change. */
-  | "setting";
+export type { ConflictKind };
 
 /** Which side's value stays: the target's or the source's. */
 export type MergeSide = "ours" | "theirs";
@@ -60,24 +45,19 @@ export interface Resolution {
   column?: string;
   /** Which side's value stays. */
   take: MergeSide;
+  /** What the target had then, null for nothing: where it has something else, nothing is decided. */
+  ours?: Record<string, JsonValue> | null;
 }
 
 /** Conflicts that are returned one by one; all of them are counted. */
 export const MAX_CONFLICTS = 1_000;
-
-/** Kinds that a side can be preferred for: the rest has no two values to choose from. */
-const DECIDABLE: ReadonlySet<ConflictKind> = new Set([
-  "changed_twice",
-  "changed_and_deleted",
-  "deleted_and_changed",
-  "inserted_twice",
-]);
 
 const ResolutionsSchema = v.array(v.strictObject({
   table: v.string(),
   key: v.exactOptional(v.record(v.string(), v.any())),
   column: v.exactOptional(v.string()),
   take: v.picklist(["ours", "theirs"]),
+  ours: v.exactOptional(v.nullable(v.record(v.string(), v.any()))),
 }));
 
 /**
@@ -101,26 +81,29 @@ export function parseResolutions(text: string): Resolution[] {
 /** Decides conflicts by what was said of them. */
 export class Decisions {
   readonly #prefer: MergeSide | undefined;
-  readonly #by_row = new Map<string, MergeSide>();
+  readonly #by_row = new Map<string, Pick<Resolution, "take" | "ours">>();
   readonly #unused = new Set<string>();
 
   constructor(options: { prefer?: MergeSide | undefined; resolutions?: readonly Resolution[] | undefined }) {
     this.#prefer = options.prefer;
-    for (const { take, ...place } of options.resolutions ?? []) {
-      this.#by_row.set(placeOf(place), take);
+    for (const { take, ours, ...place } of options.resolutions ?? []) {
+      this.#by_row.set(placeOf(place), { take, ...ours === undefined ? {} : { ours } });
       this.#unused.add(placeOf(place));
     }
   }
 
   /** The side that stays; undefined where that is not decided. */
   of(conflict: MergeConflict): MergeSide | undefined {
-    if (!DECIDABLE.has(conflict.kind)) return undefined;
+    if (!isDecidable(conflict)) return undefined;
     const { table, key = {}, column } = conflict;
     for (const place of [placeOf({ table, key, ...column === undefined ? {} : { column } }), placeOf({ table, key })]) {
-      const side = this.#by_row.get(place);
-      if (side === undefined) continue;
+      const found = this.#by_row.get(place);
+      if (found === undefined) continue;
       this.#unused.delete(place);
-      return side;
+      if (found.ours !== undefined && canonicalJson(found.ours) !== canonicalJson(conflict.ours ?? null)) {
+        return undefined;
+      }
+      return found.take;
     }
     return this.#prefer;
   }
@@ -132,7 +115,7 @@ export class Decisions {
 }
 
 /** One text for one place, whatever the order of a key's columns. */
-function placeOf({ table, key = {}, column }: Omit<Resolution, "take">): string {
+export function placeOf({ table, key = {}, column }: Pick<Resolution, "table" | "key" | "column">): string {
   const columns = Object.entries(key).sort(([a], [b]) => a < b ? -1 : a > b ? 1 : 0);
   return JSON.stringify([table, columns, column ?? null]);
 }

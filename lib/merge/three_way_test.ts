@@ -102,6 +102,11 @@ Deno.test("each kind of conflict is named, changes nothing, and can be decided",
     assertEquals(rows("SELECT * FROM t"), before);
     const resolutions = [{ table: "t", key: { id: 1 }, column: "a", take: "ours" as const }];
     assertEquals((await merge({ resolutions, prefer: "theirs", check: true })).merged, false);
+    // A decision of another value than the target has by now.
+    for (const ours of [{ a: "another" }, null]) {
+      const { merged, conflicts } = await merge({ resolutions: [{ ...resolutions[0]!, ours }] });
+      assertEquals([merged, conflicts.some(({ column }) => column === "a")], [false, true]);
+    }
     assertEquals(rows("SELECT * FROM t"), before);
     assertEquals((await merge({ resolutions, prefer: "theirs" })).merged, true);
     assertEquals(rows("SELECT id, a FROM t"), [[1, "ours"], [3, "theirs"], [4, "theirs"]]);

@@ -177,6 +177,10 @@ export const RESOLUTION: Kind<Resolution> = object("resolution", {
   key: optional(ROW, "as in the conflict"),
   column: optional(STRING, "as in the conflict; every column of the row when absent"),
   take: required(MERGE_SIDE, "whose value stays: the target's, `ours`, or the source's"),
+  ours: optional(
+    { type: `${ROW.type} or null`, json: { type: ["object", "null"] }, schema: v.nullable(ROW.schema) },
+    "what the target had then, as in the conflict, null for nothing: where it has something else, nothing is decided",
+  ),
 });
 
 export const MERGED_TABLE: Kind<MergedTable> = object("table", {

@@ -1,4 +1,5 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import type { DatabaseConflicts } from "../../broker/task/database_schema.ts";
 import { type Binding, bindingDigest } from "../../broker/task/binding.ts";
 import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -411,4 +412,41 @@ Deno.test("inspect --verify says what holds, safe to print, and fails where some
   host.engine.altered.add(id);
   const bad = await host.taskd("inspect", id, "--verify");
   assertEquals([bad.code, bad.stdout.includes("FAILS"), bad.stdout.includes("\nverified\n")], [1, true, false]);
+});
+
+Deno.test("conflicts come back to the gate: review shows them, --resolve and --prefer decide them", async () => {
+  await using host = await makeBrokerHost();
+  const id = await pendingTask(host);
+  const place = { table: "it\x1b[31mems", key: { id: 2 }, column: "price" };
+  const conflict = {
+    kind: "changed_twice",
+    ...place,
+    base: { price: 450 },
+    ours: { price: 460 },
+    theirs: { price: 500 },
+  };
+  const conflicts = [{ db: "shop", base: "main", txid: 44, conflicts: [conflict], total: 1 }] as DatabaseConflicts[];
+  host.engine.landing = async (task) => {
+    const gate = { ...task.record.gate!, conflicts };
+    await task.move({ from: "pushing", to: "awaiting_approval", gate, reason: "shop@main has moved" });
+  };
+  // Nothing has landed: the status of a push that failed.
+  assertEquals((await host.taskd("approve", id, "--diff", DIFF_SHA256)).code, 3);
+  const { stdout } = await host.taskd("review", id);
+  for (
+    const part of ["shop@main has moved", "in conflict, ours is what shop@main has", "it\\x1b[31mems", "460", "500"]
+  ) {
+    assertStringIncludes(stdout, part);
+  }
+  assertStringIncludes(stdout, `--diff ${DIFF_SHA256.slice(0, 16)} --prefer ours|theirs, or --resolve FILE`);
+  assertEquals((await host.json(["review", id])).conflicts, conflicts);
+  const file = `${host.env.HOME}/decided.json`;
+  await Deno.writeTextFile(file, JSON.stringify([{ ...place, take: "theirs" }]));
+  host.engine.landing = toPushed;
+  const approve = ["approve", id, "--diff", DIFF_SHA256];
+  assertEquals((await host.taskd(...approve, "--prefer", "mine")).code, 2);
+  const decided = await host.taskd(...approve, "--prefer", "ours", "--resolve", file);
+  assertEquals([decided.code, decided.stderr.includes("\x1b")], [0, false], decided.stderr);
+  const { approval } = host.engine.tasks.read(id);
+  assertEquals(approval?.decisions, [{ db: "shop", ...place, take: "theirs", ours: { price: 460 } }]);
 });

@@ -4,6 +4,7 @@
 
 import type { PendingTask, Problem, TaskEventView, TaskList, TaskView } from "../../api/wire.ts";
 import type { DatabaseDiffQuery, DatabaseRows } from "../../task/row_pages.ts";
+import type { DecideRequest } from "../../task/database_schema.ts";
 import type { TrustBrief } from "../../task/schema.ts";
 import type { Seen } from "../../task/stages.ts";
 import { EventParser, type ServerSentEvent } from "../../../lib/http/server_sent_events.ts";
@@ -81,7 +82,10 @@ export class Api {
     return new Uint8Array(await (await this.#send(`/tasks/${id}/diff`, { signal })).arrayBuffer());
   }
 
-  async approve(id: string, request: { diff_sha256: string; acknowledge: string[]; seen: Seen }): Promise<void> {
+  async approve(
+    id: string,
+    request: { diff_sha256: string; acknowledge: string[]; seen: Seen; decide?: DecideRequest },
+  ): Promise<void> {
     await this.#post(`/admin/tasks/${id}/approve`, request);
   }
 
@@ -89,8 +93,8 @@ export class Api {
     await this.#post(`/admin/tasks/${id}/${how}`, { reason });
   }
 
-  async push(id: string): Promise<void> {
-    await this.#post(`/admin/tasks/${id}/push`, {});
+  async push(id: string, decide?: DecideRequest): Promise<void> {
+    await this.#post(`/admin/tasks/${id}/push`, decide === undefined ? {} : { decide });
   }
 
   async retry(id: string): Promise<{ id: string }> {

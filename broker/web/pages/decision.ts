@@ -1,7 +1,7 @@
 /**
  * The panel in which a person decides: what is still open, the categories to look at twice, approve and deny.
  *
- * Approve stays disabled until every file of the diff was read and every category ticked; what a diff does not show is a
+ * Approve stays disabled until every file of the diff was read, every category ticked and every conflict decided; what a diff does not show is a
  * category too.
  */
 
@@ -31,6 +31,7 @@ export class Decision {
   readonly #deny: PageElement;
   readonly #open: PageElement;
   #unread: readonly string[] = [];
+  #undecided = 0;
   #busy = false;
 
   constructor(options: DecisionOptions) {
@@ -62,6 +63,12 @@ export class Decision {
   /** What is not read yet, in words. */
   setUnread(unread: readonly string[]): void {
     this.#unread = unread;
+    this.#update();
+  }
+
+  /** How many conflicts are not decided yet. */
+  setUndecided(undecided: number): void {
+    this.#undecided = undecided;
     this.#update();
   }
 
@@ -132,6 +139,7 @@ export class Decision {
       ...this.#options.blocked ? ["this cannot be approved: see above"] : [],
       ...this.#unread.slice(0, MAX_PATHS),
       ...this.#unread.length > MAX_PATHS ? [`${this.#unread.length - MAX_PATHS} more parts not read`] : [],
+      ...this.#undecided === 0 ? [] : [`${counted(this.#undecided, "conflict")} not decided`],
       ...looks === 0 ? [] : [`${counted(looks, "second look")} not ticked`],
     ];
   }

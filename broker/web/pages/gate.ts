@@ -9,6 +9,7 @@ import type { TaskView } from "../../api/wire.ts";
 import type { SpendFigures, TrustBrief } from "../../task/schema.ts";
 import { type Api, ApiError, digest } from "./api.ts";
 import { dataSection, definitionFiles, tableViews } from "./databases.ts";
+import { Conflicts } from "./conflicts.ts";
 import { Decision } from "./decision.ts";
 import { type Diff, parseDiff } from "./diff.ts";
 import { counts, type FileView, isKept, showDiff } from "./diff_view.ts";
@@ -58,6 +59,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
     briefTables(brief?.databases).filter(({ unread }) => !unread).map(({ category }) => category),
   );
   const [own, others] = [true, false].map((is) => second_look.filter((category) => of_tables.has(category) === is));
+  const conflicts = new Conflicts(task, () => decision.setUndecided(conflicts.undecided));
   const decision = new Decision({
     categories: others!,
     brief,
@@ -66,7 +68,13 @@ export async function showGate(context: PageContext, { task, message, reload }: 
       settle(() => {
         const code = files.views.slice(0, diff.files.length).map(({ read }) => read);
         const seen = seenOf(brief, code, files.tables.map((table) => table.seen));
-        return api.approve(task.id, { diff_sha256, acknowledge: [...own!, ...acknowledge], seen });
+        const decide = conflicts.request;
+        return api.approve(task.id, {
+          diff_sha256,
+          acknowledge: [...own!, ...acknowledge],
+          seen,
+          ...(decide && { decide }),
+        });
       }, "Approved"),
     deny: (reason) => settle(() => api.end(task.id, "deny", reason), "Denied"),
   });
@@ -86,6 +94,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
     }
   };
 
+  decision.setUndecided(conflicts.undecided);
   const files = partList({ api, brief, diff, task, decision, signal });
   const spent = new Spent(task, { budget_usd: brief?.budget_usd ?? 0 });
   main.replaceChildren(
@@ -95,6 +104,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
       el(
         "div.gate-main",
         section("Instruction", {}, prose(task.instruction, "instruction")),
+        conflicts.element ?? "",
         findings(task, brief),
         ...[dataSection(brief, files.tables)].filter((part) => part !== false),
         changes(task, diff, files),

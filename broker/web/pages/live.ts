@@ -7,6 +7,7 @@ import type { TrustBrief } from "../../task/schema.ts";
 import type { Stage } from "../../task/stages.ts";
 import { commitAddress } from "../../../lib/text/commit_address.ts";
 import { decisionFacts } from "../../task/decided.ts";
+import { Conflicts } from "./conflicts.ts";
 import { el, elWith, every, type PageElement } from "./dom.ts";
 import { findings, provenance } from "./evidence.ts";
 import { dollars, duration, moment, repoName } from "./format.ts";
@@ -32,6 +33,7 @@ export function showLive(
   const timeline = new Timeline(signal);
   const output = new Output();
   const spent = new Spent(task);
+  const conflicts = new Conflicts(task, () => {});
   const title = el("h1", headline(task));
   const notes = el("ul.notes");
   main.replaceChildren(
@@ -48,6 +50,7 @@ export function showLive(
       ),
       el(
         "div.gate-main",
+        conflicts.element ?? "",
         section("Instruction", {}, prose(task.instruction, "instruction")),
         section("Output", {}, output.element),
         findings(task, brief),
@@ -58,7 +61,7 @@ export function showLive(
         { "aria-label": "Progress and cost" },
         section("Progress", {}, timeline.element, notes),
         section("Spent", { class: "spent" }, ...spent.elements, claim(task)),
-        buttons(context, task),
+        buttons(context, task, conflicts),
         provenance(task, brief),
       ),
     ),
@@ -114,7 +117,7 @@ function claim({ spend, live, claimed_usd }: TaskView): PageElement | false {
     el("p.hint", `${dollars(claimed_usd)} as reported by the agent; not measured`);
 }
 
-function buttons(context: PageContext, task: TaskView): PageElement | false {
+function buttons(context: PageContext, task: TaskView, conflicts: Conflicts): PageElement | false {
   const { api } = context;
   const messages = el("div");
   const press = (label: string, style: string, act: () => Promise<void>) => {
@@ -136,7 +139,7 @@ function buttons(context: PageContext, task: TaskView): PageElement | false {
     return button;
   };
   const waits = task.stage === "push_failed" || task.stage === "data_waits";
-  const push = waits && press("Push again", "approve", () => api.push(task.id));
+  const push = waits && press("Push again", "approve", () => api.push(task.id, conflicts.request));
   const end = (waits || KILLABLE.has(task.stage)) &&
     press(waits ? "Give it up" : "End this task", "deny", () => api.end(task.id, "kill", "ended in the web pages"));
   const again = task.stage === "done" && press("Run it again", "plain", async () => {

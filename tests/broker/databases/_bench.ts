@@ -5,6 +5,8 @@
 
 import { DatabaseSync } from "node:sqlite";
 import type { TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
+import type { DecideRequest } from "../../../broker/task/database_schema.ts";
+import type { Stage } from "../../../broker/task/stages.ts";
 import { changesOf, resultsOf } from "../../../broker/databases/evidence.ts";
 import type { Client } from "../../../lib/client/client.ts";
 import { DaemonProcess, Place } from "../../daemon/daemon_process.ts";
@@ -117,11 +119,12 @@ export class DataBench implements AsyncDisposable {
     return await this.broker.reaches(id, "awaiting_approval");
   }
 
-  /** Approves what is at the gate and resolves at the end. */
-  async approve({ id, gate }: TaskRecord): Promise<TaskRecord> {
+  /** Approves what is at the gate and resolves at the end, where it waits then, or once it is at `stage`. */
+  async approve({ id, gate }: TaskRecord, stage?: Stage, decide?: DecideRequest): Promise<TaskRecord> {
     const { diff_sha256, second_look } = gate!;
-    await this.broker.engine.approve(id, { diff_sha256, acknowledge: second_look });
-    return await this.broker.reaches(id);
+    await this.broker.engine.approve(id, { diff_sha256, acknowledge: second_look, decide });
+    const waits: Stage[] = ["push_failed", "data_waits"];
+    return await this.broker.reaches(id, ...stage === undefined ? waits : [stage, ...waits]);
   }
 
   brief({ id }: TaskRecord): Promise<TrustBrief> {

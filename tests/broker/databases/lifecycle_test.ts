@@ -323,6 +323,7 @@ Deno.test("attack: a head that was approved and holds something else is not prom
     forks: forksOf(waiting),
     changes: approved,
     known: [],
+    decisions: [],
     on_moved_base: "merge",
     is_bound: true,
   } as const;

@@ -1,10 +1,13 @@
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { Application } from "../../support/application.ts";
+import type { TaskRecord } from "../../../broker/task/schema.ts";
 import type { Client } from "../../../lib/client/client.ts";
+import { TaskdError } from "../../../lib/errors.ts";
 import { longTest, scaledTest, shortened } from "../../support/long.ts";
 import { until } from "../engine/bench.ts";
 import { agentDoes, DataBench, RAISE, resultsOf, SHOP, sqlite } from "./_bench.ts";
+import { lands } from "./_store_proxy.ts";
 
 const SHOPPED = [[1, "tea", 300], [2, "coffee", 450], [3, "cocoa", 400]];
 const MERGED = [[1, "tea", 300], [2, "coffee", 500], [3, "cocoa", 400], [4, "mate", 350]];
@@ -35,28 +38,124 @@ Deno.test("an approved change is merged into a database that an application has 
   assert(verified);
 });
 
-Deno.test("a conflict that is there before the push lands nothing; decided by hand, both land", async () => {
-  await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
+/** A task that was approved, and came back to its gate, since the application has set the price of coffee to 460. */
+async function backAtTheGate(bench: DataBench): Promise<{ waiting: TaskRecord; back: TaskRecord }> {
   const waiting = await bench.toGate();
   await bench.write("UPDATE items SET price = 460 WHERE id = 2; INSERT INTO items VALUES (9, 'milk', 100)");
   assertStringIncludes(
     (await bench.broker.engine.bases(waiting.id)).notes.join(),
     "as things stand the data does not land: shop@main has moved since the task began",
   );
-  const left = await bench.approve(waiting);
-  assertEquals([left.stage, left.push_attempts, resultsOf(left)], ["push_failed", [], []]);
-  assertStringIncludes(left.reason!, "Nothing has landed, neither code nor data: shop@main has moved");
-  assertStringIncludes(left.reason!, "1 change of it is in conflict with that: items id=2 price (changed twice)");
-  assert(!(await bench.broker.branches()).has(`agent/${waiting.id}`));
-  assertEquals((await bench.rows()).length, 4);
+  const back = await bench.approve(waiting, "awaiting_approval");
+  assertEquals([back.stage, back.push_attempts, resultsOf(back)], ["awaiting_approval", [], []]);
+  return { waiting, back };
+}
 
+Deno.test("a conflict found before the push lands nothing, and is at the gate with another digest", async () => {
+  await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
+  const { waiting, back } = await backAtTheGate(bench);
+  assertStringIncludes(back.reason!, "Nothing has landed, neither code nor data: shop@main has moved");
+  assertStringIncludes(back.reason!, "1 change of it is in conflict with that: items id=2 price (changed twice)");
+  const place = { table: "items", key: { id: 2 }, column: "price" };
+  const values = { base: { price: 450 }, ours: { price: 460 }, theirs: { price: 500 } };
+  const [found] = back.gate!.conflicts!;
+  const conflicts = [{ kind: "changed_twice", ...place, ...values }];
+  assertEquals(found, { db: "shop", base: "main", txid: found!.txid, conflicts, total: 1 } as typeof found);
+  assertNotEquals(back.diff_sha256, waiting.diff_sha256);
+  assertEquals([back.approval, back.acknowledgements], [undefined, undefined]);
+  assert(!(await bench.broker.branches()).has(`agent/${waiting.id}`));
+  assertEquals(await bench.rows(), [[1, "tea", 300], [2, "coffee", 460], [3, "cocoa", 400], MILK]);
+  const { diff_sha256, second_look: acknowledge } = waiting.gate!;
+  await assertRejects(
+    () => bench.broker.engine.approve(waiting.id, { diff_sha256, acknowledge }),
+    TaskdError,
+    "digest",
+  );
+
+  // A person who decides nothing finds it there again; one who has merged by hand has it landed.
+  const again = await bench.approve(back, "awaiting_approval");
+  assertEquals([again.gate!.conflicts, again.push_attempts], [back.gate!.conflicts, []]);
   const branch = `task-${waiting.id}`;
   await bench.store((client) => client.call("merge", { db: "shop", branch, into: "main", prefer: "theirs" }));
-  await bench.broker.engine.push(waiting.id);
-  const done = await bench.broker.reaches(waiting.id, "done");
+  const done = await bench.approve(again);
   assertEquals([done.outcome, resultsOf(done)[0]?.merged], ["pushed", undefined], done.reason);
   assertEquals(await bench.rows(), [...MERGED, MILK]);
   await bench.released();
+});
+
+for (const take of ["ours", "theirs"] as const) {
+  Deno.test(`a conflict decided for ${take} with the approval lands so, and the record has who decided`, async () => {
+    await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
+    const { back } = await backAtTheGate(bench);
+    const { engine } = bench.broker;
+    const { id, gate } = back;
+    const request = { diff_sha256: gate!.diff_sha256, acknowledge: gate!.second_look };
+    const stray = { table: "items", key: { id: 3 }, take };
+    await assertRejects(
+      () => engine.approve(id, { ...request, decide: { resolve: [stray] } }),
+      TaskdError,
+      "nothing is in conflict at",
+    );
+    const place = { table: "items", key: { id: 2 }, column: "price" };
+    const by = { via: "page", who: "ada" } as const;
+    const decided = take === "ours" ? { prefer: take } : { resolve: [{ ...place, take }] };
+    await engine.approve(id, { ...request, decide: decided, by });
+    const done = await bench.broker.reaches(id);
+    assertEquals([done.outcome, resultsOf(done)[0]?.result], ["pushed", "promoted"], done.reason);
+    assertEquals(done.approval?.decisions, [{ db: "shop", ...place, take, ours: { price: 460 } }]);
+    assertEquals(done.approval?.by, by);
+    assertEquals(await bench.rows(), [
+      [1, "tea", 300],
+      [2, "coffee", take === "ours" ? 460 : 500],
+      ...MERGED.slice(2),
+      MILK,
+    ]);
+    const { verified, checks } = await engine.verification(id);
+    assert(verified, JSON.stringify(checks));
+  });
+}
+
+Deno.test("a decision holds for the value that was seen: another one comes to the gate again", async () => {
+  await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
+  const { back } = await backAtTheGate(bench);
+  await bench.write("UPDATE items SET price = 470 WHERE id = 2");
+  const again = await bench.approve(back, "awaiting_approval", { prefer: "theirs" });
+  assertEquals(again.gate!.conflicts![0]!.conflicts[0]!.ours, { price: 470 });
+  assertEquals((await bench.rows())[1], [2, "coffee", 470]);
+});
+
+Deno.test("a conflict at the gate is there after a start of the broker, and lands as decided", async () => {
+  await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt") });
+  const { back } = await backAtTheGate(bench);
+  await bench.broker.broker.stop();
+  await bench.broker.serve();
+  const done = await bench.approve(bench.broker.engine.tasks.read(back.id), undefined, { prefer: "theirs" });
+  assertEquals([done.outcome, await bench.rows()], ["pushed", [...MERGED, MILK]], done.reason);
+});
+
+Deno.test("a conflict that arises between push and data waits, is decided, and the data follows", async () => {
+  await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt"), proxy: true });
+  const waiting = await bench.toGate();
+  await bench.write("INSERT INTO items VALUES (9, 'milk', 100)");
+  bench.proxy.onStep = async (request, moment) => {
+    if (!lands(request) || moment === "after") return;
+    bench.proxy.onStep = () => {};
+    await bench.write("UPDATE items SET price = 460 WHERE id = 2");
+  };
+  const left = await bench.approve(waiting);
+  assertEquals(left.stage, "data_waits", left.reason);
+  assert((await bench.broker.branches()).has(`agent/${waiting.id}`));
+  const { engine } = bench.broker;
+  const [result] = resultsOf(left);
+  assertEquals([result?.result, result?.conflicts?.conflicts[0]?.ours], ["kept", { price: 460 }]);
+  assertStringIncludes(left.reason!, `decide: taskd push ${waiting.id.slice(0, 12)} --prefer ours|theirs`);
+  await engine.push(waiting.id);
+  assertEquals((await bench.broker.reaches(waiting.id)).stage, "data_waits");
+  const by = { via: "command line", who: "ada" } as const;
+  await engine.push(waiting.id, { decide: { prefer: "theirs" }, by });
+  const done = await bench.broker.reaches(waiting.id, "done");
+  assertEquals([done.outcome, await bench.rows()], ["pushed", [...MERGED, MILK]], done.reason);
+  assertEquals([done.push_asked?.by, done.decisions?.[0]?.take], [by, "theirs"]);
 });
 
 Deno.test("a base that moves between the check and the promote has the change merged into it", async () => {
@@ -175,15 +274,13 @@ longTest("of two databases none lands while one is in conflict", async () => {
   const { path } = await bench.store((client) => client.call("checkout", { db: "stats" }));
   sqlite(path, "UPDATE items SET price = 2 WHERE id = 1");
   await bench.store((client) => client.call("checkpoint", { db: "stats", name: "mine" }));
-  const left = await bench.approve(waiting);
-  assertEquals(left.stage, "push_failed");
-  assertStringIncludes(left.reason!, "stats@main has moved since the task began");
+  const back = await bench.approve(waiting, "awaiting_approval");
+  assertStringIncludes(back.reason!, "stats@main has moved since the task began");
   assertEquals((await bench.rows()).at(1), [2, "coffee", 450]);
   // The application takes its change back.
   sqlite(path, "UPDATE items SET price = 300 WHERE id = 1");
   await bench.store((client) => client.call("checkpoint", { db: "stats", name: "back" }));
-  await bench.broker.engine.push(waiting.id);
-  const done = await bench.broker.reaches(waiting.id, "done");
+  const done = await bench.approve(back);
   assertEquals(done.outcome, "promoted", done.reason);
   const out = `${bench.place.directory}/stats-out.db`;
   await bench.store((client) => client.call("export", { db: "stats", path: out }));

@@ -4,7 +4,7 @@ import type { TaskRecord } from "../../../broker/task/schema.ts";
 import { scaledTest, shortened } from "../../support/long.ts";
 import type { Scripted } from "../../support/model_server.ts";
 import { BrokerProcess } from "../engine/broker_process.ts";
-import { type BenchOptions } from "../engine/bench.ts";
+import type { BenchOptions } from "../engine/bench.ts";
 import { DataBench, resultsOf, SHOP, sqlite } from "./_bench.ts";
 import { lands, type StoreRequest } from "./_store_proxy.ts";
 
@@ -62,8 +62,12 @@ Deno.test("two tasks in conflict on two databases, approved at once: one lands, 
     // The other one has long looked at both when it comes that far.
     if (begun === request) await Promise.race([other.promise, systemClock.sleep(500)]);
   };
-  const ends = await Promise.all([first, second].map((task) => bench.approve(task)));
-  assertEquals(ends.map(({ stage }) => stage).sort(), ["done", "push_failed"], ends.map(({ reason }) => reason).join());
+  const ends = await Promise.all([first, second].map((task) => bench.approve(task, "awaiting_approval")));
+  assertEquals(
+    ends.map(({ stage }) => stage).sort(),
+    ["awaiting_approval", "done"],
+    ends.map(({ reason }) => reason).join(),
+  );
   assert(await isWhole(bench, ends[0]!, 1, 1));
   assert(await isWhole(bench, ends[1]!, 1, 2));
 });
@@ -114,10 +118,12 @@ async function killed(second_does: string, { nth, moment }: Kill): Promise<void>
   }
   bench.proxy.onStep = () => {};
   await bench.broker.serve();
-  const [second, first] = await Promise.all(ids.map((id) => bench.broker.reaches(id)));
+  const [second, first] = await Promise.all(
+    ids.map((id) => bench.broker.reaches(id, "awaiting_approval", "push_failed", "data_waits")),
+  );
   assertEquals(first!.stage, "done", first!.reason);
   assert(await isWhole(bench, first!, 1, 1), first!.reason);
   const [id, price] = second_does === AGAINST ? [1, 2] : [3, 3];
-  assertEquals(second!.stage, second_does === AGAINST ? "push_failed" : "done", second!.reason);
+  assertEquals(second!.stage, second_does === AGAINST ? "awaiting_approval" : "done", second!.reason);
   assert(await isWhole(bench, second!, id, price), second!.reason);
 }

@@ -2,6 +2,7 @@
  * An engine in memory, on a real store of tasks, for tests of the listeners and of what stands on them.
  */
 
+import type { PushRequest } from "../../../broker/task/decisions.ts";
 import { buildBrief } from "../../../broker/task/brief.ts";
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
 import {
@@ -156,7 +157,7 @@ export class SmallEngine implements BrokerEngine {
     await this.#task(id).deny(reason, by);
   }
 
-  async push(id: string, by?: Decider): Promise<void> {
+  async push(id: string, { by }: PushRequest = {}): Promise<void> {
     this.#note("push", id);
     const task = this.#task(id);
     const { stage } = task.record;

@@ -6,7 +6,9 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import axe from "axe-core";
 import type { Page } from "playwright-core";
 import type { DatabaseDiffQuery, DatabaseRows } from "../../../broker/task/row_pages.ts";
-import type { BriefDatabase, RowChange } from "../../../broker/task/database_schema.ts";
+import { boundTo } from "../../../broker/engine/bind.ts";
+import { conflictsDigest } from "../../../broker/task/binding.ts";
+import type { BriefDatabase, DatabaseConflicts, RowChange } from "../../../broker/task/database_schema.ts";
 import { leafBytes, pageLeaf } from "../../../broker/task/page_proof.ts";
 import { sha256Hex } from "../../../lib/sha256.ts";
 import { ORDINARY } from "./_diffs.ts";
@@ -263,3 +265,46 @@ pageTest("rows that do not belong to the change at the gate are not shown, nor c
     assertEquals(await page.locator(".rows-of .read input").isChecked(), shown);
   }
 }, { define: longTest });
+
+pageTest("conflicts are decided value by value at the gate, and Approve waits for that", async (pages) => {
+  const id = await pages.engine.gate({ diff: ORDINARY, databases: [shop([table("items", 1)])] });
+  const { diff_sha256 = "", gate: asked } = pages.engine.tasks.read(id);
+  await pages.engine.approve(id, { diff_sha256, acknowledge: asked!.second_look });
+  const task = pages.engine.tasks.live(id)!;
+  const price = { kind: "changed_twice", table: "items<b>", key: { id: 2 }, column: "price" } as const;
+  const conflicts = [{
+    db: "shop",
+    base: "main",
+    txid: 44,
+    total: 3,
+    conflicts: [
+      { ...price, base: { price: 450 }, ours: { price: 460 }, theirs: { price: 500 } },
+      { kind: "deleted_and_changed", table: "items", key: { id: 3 }, base: { id: 3 }, theirs: { id: 3, name: "tea" } },
+      { kind: "constraint", table: "items", key: { id: 4 }, detail: "UNIQUE constraint failed: items.name" },
+    ],
+  }] satisfies DatabaseConflicts[];
+  const binding = { ...asked!.binding!, conflicts_sha256: conflictsDigest(conflicts) };
+  const gate = boundTo({ ...asked!, conflicts, binding }, task.head);
+  await task.move({ from: "pushing", to: "awaiting_approval", gate, reason: "shop@main has moved" });
+  const page = await pages.visit(`/ui/tasks/${id}`);
+  const rows = page.locator(".conflicts tbody tr");
+  await rows.nth(2).waitFor();
+  const cells = await rows.nth(0).locator("td").allInnerTexts();
+  assertEquals(cells.slice(1).map((text) => text.trim()), ["id=2", "price", "450", "460", "500"]);
+  assertStringIncludes(cells[0]!, "items<b>");
+  assertStringIncludes(await rows.nth(2).innerText(), "UNIQUE constraint failed: items.name");
+  const open = page.locator("#still-open");
+  assertStringIncludes(await open.innerText(), "2 conflicts not decided");
+  for (const box of await page.locator(".read input").all()) await box.evaluate(tick);
+  for (const box of await page.locator(".look input").all()) await box.check();
+  await page.getByRole("button", { name: "Take all as the task has them" }).click();
+  await rows.nth(0).getByRole("radio").first().check();
+  const approve = page.getByRole("button", { name: "Approve and push" });
+  await approve.click();
+  await page.getByRole("heading", { name: "Pushing" }).waitFor();
+  const { approval } = pages.engine.tasks.read(id);
+  assertEquals(approval?.decisions, [
+    { db: "shop", table: "items<b>", key: { id: 2 }, column: "price", take: "ours", ours: { price: 460 } },
+    { db: "shop", table: "items", key: { id: 3 }, take: "theirs", ours: null },
+  ]);
+});

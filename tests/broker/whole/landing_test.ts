@@ -87,7 +87,7 @@ Deno.test("a change that the host refuses waits with its tree, and push lands it
     await bench.reaches(waiting.id);
     await Deno.remove(hook);
     const by = { via: "command line", who: "ada" } as const;
-    await bench.engine.push(waiting.id, by);
+    await bench.engine.push(waiting.id, { by });
     const done = await bench.reaches(waiting.id);
     assertEquals([done.push_asked?.by, done.ended_by], [by, undefined]);
     assertEquals([done.outcome, await arrived(bench)], ["pushed", [`agent/${done.id}`]], done.reason);

@@ -1,0 +1,48 @@
+/**
+ * What a person decides of the conflicts that keep a change to databases from landing. Decisions are written down one by
+ * one, each with the value of the base that was seen: what is in conflict later, or otherwise, is decided by none of them.
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { placeOf } from "../../lib/merge/conflicts.ts";
+import { isDecidable } from "../../lib/merge/decidable.ts";
+import type { DatabaseConflicts, DecideRequest, Decision } from "./database_schema.ts";
+import type { Decider } from "./stages.ts";
+
+/** Asks for another round of what waits to land. */
+export interface PushRequest {
+  /** What becomes of conflicts that were met between the push and the data. */
+  decide?: DecideRequest | undefined;
+  by?: Decider | undefined;
+}
+
+/**
+ * The decision of each conflict that the request decides.
+ *
+ * @throws {TaskdError} `invalid_request` for a decision of something that is not in conflict.
+ */
+export function decide(found: readonly DatabaseConflicts[], { prefer, resolve = [] }: DecideRequest = {}): Decision[] {
+  if (found.length === 0 && (prefer !== undefined || resolve.length > 0)) {
+    throw new TaskdError("invalid_request", "Cannot decide: nothing of this task is known to be in conflict");
+  }
+  const in_db = (db: string | undefined, place: Parameters<typeof placeOf>[0]) => `${db ?? ""} ${placeOf(place)}`;
+  const by_place = new Map(resolve.map((one) => [in_db(one.db, one), one]));
+  const used = new Set<(typeof resolve)[number]>();
+  const decisions = found.flatMap(({ db, conflicts }) =>
+    conflicts.filter(isDecidable).flatMap((conflict): Decision[] => {
+      const { table, key, column, ours = null } = conflict;
+      const place = { table, ...(key && { key }), ...(column === undefined ? {} : { column }) };
+      const row = { table, ...(key && { key }) };
+      const one = [in_db(db, place), in_db(undefined, place), in_db(db, row), in_db(undefined, row)]
+        .map((at) => by_place.get(at)).find((known) => known !== undefined);
+      if (one !== undefined) used.add(one);
+      const take = one?.take ?? prefer;
+      return take === undefined ? [] : [{ db, ...place, take, ours }];
+    })
+  );
+  const unused = resolve.find((one) => !used.has(one));
+  if (unused === undefined) return decisions;
+  throw new TaskdError("invalid_request", `Cannot decide: nothing is in conflict at ${placeOf(unused).slice(0, 200)}`, {
+    hint: "Take table, key and column from the task's conflicts: taskd review --json has them",
+  });
+}

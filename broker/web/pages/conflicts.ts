@@ -1,0 +1,134 @@
+/**
+ * What keeps a change to databases from landing: each value that an application and the task have changed differently,
+ * side by side, and the choice which of them stays.
+ */
+
+import type { TaskView } from "../../api/wire.ts";
+import type { Conflict, DatabaseConflicts, DecideRequest, Decision } from "../../task/database_schema.ts";
+import { isDecidable } from "../../../lib/merge/decidable.ts";
+import { el, elWith, type PageElement } from "./dom.ts";
+import { counted } from "./format.ts";
+import { shownLine } from "./hidden.ts";
+import { notice, section } from "./page.ts";
+import { valueText } from "./row_view.ts";
+
+/** Rows with a choice of their own; the choice for all decides the others. */
+const MAX_ROWS = 200;
+
+type Side = Decision["take"];
+
+/** What of a task has to be decided: at its gate, or of data that waits. */
+export function conflictsOf({ stage, gate, evidence }: TaskView): readonly DatabaseConflicts[] {
+  if (stage === "awaiting_approval") return gate?.conflicts ?? [];
+  if (stage !== "push_failed" && stage !== "data_waits") return [];
+  // The broker has checked what it wrote there.
+  const results = (evidence.database_results ?? []) as unknown as { conflicts?: DatabaseConflicts }[];
+  return results.flatMap(({ conflicts }) => conflicts ?? []);
+}
+
+interface Row {
+  db: string;
+  conflict: Conflict;
+  inputs: Record<Side, PageElement>;
+}
+
+export class Conflicts {
+  /** Undefined where nothing is in conflict. */
+  readonly element: PageElement | undefined;
+  readonly #rows: Row[] = [];
+  /** Conflicts that have no row of their own. */
+  #more = 0;
+  #others: Side | undefined;
+  readonly #onChange: () => void;
+
+  constructor(task: TaskView, onChange: () => void) {
+    this.#onChange = onChange;
+    const found = conflictsOf(task);
+    if (found.length === 0) return;
+    const tables = found.map((one) => this.#database(one));
+    this.element = section(
+      "Conflicts",
+      { class: "conflicts" },
+      notice("warn", el("strong", "This has not landed: "), ...shownLine(task.reason ?? "")),
+      this.#rows.length > 0 &&
+        el(
+          "div.row-tools",
+          this.#all("ours", "Keep all as the database has them"),
+          this.#all("theirs", "Take all as the task has them"),
+        ),
+      ...tables,
+    );
+  }
+
+  /** How many can be decided and are not. */
+  get undecided(): number {
+    const open = this.#rows.filter(({ inputs }) => !inputs.ours.checked && !inputs.theirs.checked).length;
+    return open + (this.#others === undefined ? this.#more : 0);
+  }
+
+  get request(): DecideRequest | undefined {
+    const resolve = this.#rows.flatMap(({ db, conflict: { table, key, column }, inputs }) => {
+      const take: Side | undefined = inputs.ours.checked ? "ours" : inputs.theirs.checked ? "theirs" : undefined;
+      return take === undefined
+        ? []
+        : [{ db, table, ...(key && { key }), ...(column === undefined ? {} : { column }), take }];
+    });
+    if (resolve.length === 0) return undefined;
+    return { resolve, ...(this.#more > 0 && this.#others && { prefer: this.#others }) };
+  }
+
+  #all(side: Side, label: string): PageElement {
+    const click = () => {
+      for (const { inputs } of this.#rows) inputs[side].checked = true;
+      this.#others = side;
+      this.#onChange();
+    };
+    return elWith("button", { type: "button", on: { click } }, label);
+  }
+
+  #database({ db, base, conflicts, total }: DatabaseConflicts): PageElement {
+    const room = Math.max(0, MAX_ROWS - this.#rows.length);
+    const shown = conflicts.slice(0, room);
+    this.#more += conflicts.length - shown.length;
+    const unlisted = total - conflicts.length;
+    const head = ["Table", "Key", "Column", "Before", `${db}@${base} has`, "The task has"];
+    return el(
+      "div.database",
+      el(
+        "table.rows",
+        el("thead", el("tr", ...head.map((text) => el("th", ...shownLine(text))))),
+        el("tbody", ...shown.map((conflict) => this.#row(db, conflict))),
+      ),
+      conflicts.length > shown.length &&
+        el("p.hint", `${counted(conflicts.length - shown.length, "more")}, decided by the choice for all.`),
+      unlisted > 0 &&
+        notice("bad", `${counted(unlisted, "conflict")} more than can be listed: decide with taskd merge, or deny.`),
+    );
+  }
+
+  #row(db: string, conflict: Conflict): PageElement {
+    const { kind, table, key = {}, column, base, ours, theirs } = conflict;
+    const { detail = "Mend it in the database, or deny." } = conflict;
+    const cells = [table, rowText(key), column ?? "", sideText(base, column)];
+    const what = el("small", kind.replaceAll("_", " "));
+    const row = (...last: PageElement[]) =>
+      el("tr", ...cells.map((text, at) => el("td", ...shownLine(text), at === 0 && what)), ...last);
+    if (!isDecidable(conflict)) return row(elWith("td", { colspan: 2 }, ...shownLine(detail)));
+    const name = `conflict-${this.#rows.length}`;
+    const input = () => elWith("input", { type: "radio", name, on: { change: () => this.#onChange() } });
+    const inputs = { ours: input(), theirs: input() };
+    this.#rows.push({ db, conflict, inputs });
+    const choice = (side: Side, values: Conflict["ours"]) =>
+      el("td", el("label", inputs[side], " ", ...shownLine(sideText(values, column))));
+    return row(choice("ours", ours), choice("theirs", theirs));
+  }
+}
+
+function sideText(values: Conflict["ours"], column: string | undefined): string {
+  if (values === undefined) return "absent";
+  return column === undefined ? rowText(values) : valueText(values[column]);
+}
+
+function rowText(values: NonNullable<Conflict["key"]>): string {
+  return Object.entries(values).map(([name, value]) => `${name}=${valueText(value)}`).join(" ");
+}

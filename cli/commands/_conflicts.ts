@@ -1,0 +1,77 @@
+/** Conflicts as a table, and how a person decides them. */
+
+import type { DecideRequest } from "../../broker/task/database_schema.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { readTextOf } from "../../lib/fs.ts";
+import type { MergeConflict, MergeSide } from "../../lib/merge/conflicts.ts";
+import { valueText } from "../../lib/sqlite/diff_text.ts";
+import { parseJson } from "../../lib/text/json.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import type { Args } from "../plan/args.ts";
+import { textTable } from "../text/text_table.ts";
+
+/** Conflicts that a table shows; `--json` has the first thousand. */
+const SHOWN_CONFLICTS = 50;
+
+/** Of a file of decisions; a request holds less. */
+const MAX_RESOLUTIONS_BYTES = 1 << 20;
+
+/** The first of them as a table, with what SQLite says, and how many more there are. */
+export async function conflictLines(conflicts: readonly MergeConflict[], total: number, columns: number | undefined) {
+  const shown = conflicts.slice(0, SHOWN_CONFLICTS);
+  const rows = shown.map((conflict) => {
+    const { kind, table, column } = conflict;
+    return [table, keyText(conflict), column ?? "", kind.replaceAll("_", " "), ...sidesOf(conflict)];
+  });
+  const head = ["TABLE", "KEY", "COLUMN", "CONFLICT", "BASE", "OURS", "THEIRS"];
+  const details = shown.flatMap(({ table, detail }) =>
+    detail === undefined ? [] : [sanitizeLine(`${table}: ${detail}`)]
+  );
+  return [
+    await textTable(rows, { head, names: [0], columns }),
+    ...new Set(details),
+    ...(total > shown.length ? [`and ${total - shown.length} more: --json`] : []),
+  ];
+}
+
+export function keyText({ key = {} }: Pick<MergeConflict, "key">): string {
+  return Object.entries(key).map(([name, value]) => `${sanitizeLine(name)}=${valueText(value)}`).join(" ");
+}
+
+/** Base, ours and theirs: the column's values, or the row's columns. */
+export function sidesOf({ base, ours, theirs, column }: MergeConflict): [base: string, ours: string, theirs: string] {
+  const text = (side: MergeConflict["base"]) => {
+    if (side === undefined) return "absent";
+    return column === undefined ? keyText({ key: side }) : valueText(side[column]);
+  };
+  return [text(base), text(ours), text(theirs)];
+}
+
+/** What `--prefer` says. */
+export function preferredOf(args: Args): MergeSide | undefined {
+  const prefer = args.text("prefer");
+  if (prefer === undefined || prefer === "ours" || prefer === "theirs") return prefer;
+  throw new TaskdError("usage", `--prefer is ${JSON.stringify(prefer)}, and has to be ours or theirs`, {
+    hint: "ours is what the branch holds that changes, theirs what is merged into it",
+  });
+}
+
+/** The text of the file that `--resolve` names. */
+export function resolutionsText(args: Args): string | undefined {
+  const file = args.text("resolve");
+  return file === undefined ? undefined : readTextOf(file, MAX_RESOLUTIONS_BYTES);
+}
+
+/** What both say of a task's conflicts; the broker checks it. */
+export function decideRequest(args: Args): DecideRequest | undefined {
+  const prefer = preferredOf(args);
+  const text = resolutionsText(args);
+  if (prefer === undefined && text === undefined) return undefined;
+  const resolve = text === undefined ? undefined : parseJson(text) as DecideRequest["resolve"];
+  if (text !== undefined && !Array.isArray(resolve)) {
+    throw new TaskdError("usage", "Cannot read the decisions: they are no JSON array", {
+      hint: 'Of {"db", "table", "key", "column", "take": "ours" or "theirs"}, as review --json has the conflicts',
+    });
+  }
+  return { ...(prefer && { prefer }), ...(resolve && { resolve }) };
+}
