@@ -8,7 +8,7 @@ import { asKnownError, messageWithHint, stackOf, TaskdError } from "../../lib/er
 import { resultsText } from "../databases/promote_branches.ts";
 import { commitTree } from "../git/commit.ts";
 import { reach } from "../git/credentials.ts";
-import { pushCommit, retryTransient } from "../git/push.ts";
+import { type Arrival, arrival, pushCommit, retryTransient } from "../git/push.ts";
 import { parseRepo } from "../git/repo_url.ts";
 import { listRemote } from "../git/remote_refs.ts";
 import { remoteOptions } from "../git/staged_repository.ts";
@@ -87,8 +87,20 @@ async function arrivedBefore(deps: EngineDeps, task: Task): Promise<Pushed | und
   const options = remoteOptions(reached, attempted);
   const limits = { max_retries: settings.push_max_retries, retry_backoff_ms: settings.push_retry_backoff };
   const { refs } = await retryTransient(git, limits, () => listRemote(git, url, names, options));
-  const there = push_attempts.findLast(({ branch, commit }) => refs.get(`refs/heads/${branch}`) === commit);
-  return there && await withPullRequest(deps, task, there);
+  const { git_dir } = stagePaths(settings.stage_root, task.id);
+  const { tree } = changeOf(task.record)!;
+  for (const { branch, commit } of push_attempts.toReversed()) {
+    const found = refs.get(`refs/heads/${branch}`);
+    const there = await retryTransient(
+      git,
+      limits,
+      () => arrival(git, found, { ...reached, git_dir, commit, branch, tree }),
+    );
+    if (there === undefined) continue;
+    await noteFollower(task, branch, there);
+    return await withPullRequest(deps, task, { branch, commit });
+  }
+  return undefined;
 }
 
 async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
@@ -109,7 +121,7 @@ async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
     at_ms: Date.parse(record.approval!.at),
   });
   await requireBoundCommit(git, record, { git_dir, commit, remote: url.clone_url });
-  const { branch } = await pushCommit(git, {
+  const pushed = await pushCommit(git, {
     ...reach(url, credentials, "push"),
     git_dir,
     commit,
@@ -125,7 +137,15 @@ async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
     onRetry: ({ branch, reason, message, delay_ms }) =>
       log("warn", "push_retry", `pushing ${branch} again: ${message}`, { task_id: task.id, reason, delay_ms }),
   });
-  return await withPullRequest(deps, task, { branch, commit });
+  await noteFollower(task, pushed.branch, pushed);
+  return await withPullRequest(deps, task, { branch: pushed.branch, commit });
+}
+
+/** Says that the branch has more than what was approved: what is pushed is in it all the same. */
+async function noteFollower(task: Task, branch: string, { followed_by }: Arrival): Promise<void> {
+  if (followed_by === undefined) return;
+  const text = `the code host has ${followed_by} on ${branch} by now, on top of what was pushed: look at it there`;
+  await task.append({ type: "note", text });
 }
 
 /** Opens the pull request of what has arrived, or finds the one that was opened before a crash. */

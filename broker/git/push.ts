@@ -16,6 +16,7 @@ import { classifyGitFailure, gitError } from "./git_failure.ts";
 import { DURABLE, type Git } from "./git.ts";
 import type { ProcessResult } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
+import { baseStanding } from "./base_standing.ts";
 import { fetchHistory, HISTORY_STEPS, type HistoryStep } from "./history.ts";
 import { listRemote } from "./remote_refs.ts";
 import { remoteOptions } from "./staged_repository.ts";
@@ -55,10 +56,15 @@ export interface PushResult {
   branch: string;
   commit: string;
   attempts: number;
+  /** What the branch stands at when someone has added to it since: a program of the code host. */
+  followed_by?: string;
 }
 
 /** `cut_off`: the host does not have the base commit on any branch, so it wants the history behind it. */
-type Attempt = { kind: "pushed" } | { kind: "name_taken" | "transient" | "cut_off"; error: TaskdError };
+type Attempt = { kind: "pushed"; followed_by?: string } | {
+  kind: "name_taken" | "transient" | "cut_off";
+  error: TaskdError;
+};
 
 const CUT_OFF = /shallow|missing necessary objects|did not receive expected object/;
 
@@ -80,6 +86,9 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
   let attempts = 0;
   let taken: TaskdError | undefined;
   const steps = [...HISTORY_STEPS];
+  const arrived = (branch: string, { followed_by }: Arrival): PushResult => {
+    return { branch, commit, attempts, ...followed_by === undefined ? {} : { followed_by } };
+  };
   for (let number = 1; number <= options.fresh_branch_tries + 1; number++) {
     const branch = number === 1 ? `agent/${task_id}` : `agent/${task_id}-${number}`;
     for (;;) {
@@ -92,7 +101,7 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
         attempt = more ?? attempt;
         if (attempt.kind === "cut_off") throw attempt.error;
       }
-      if (attempt.kind === "pushed") return { branch, commit, attempts };
+      if (attempt.kind === "pushed") return arrived(branch, attempt);
       if (attempt.kind === "name_taken") {
         taken = attempt.error;
         if (number <= options.fresh_branch_tries) {
@@ -101,7 +110,8 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
         break;
       }
       if (retries >= options.max_retries) {
-        if (await hasArrived(git, branch, attempt.error, options)) return { branch, commit, attempts };
+        const there = await hasArrived(git, branch, attempt.error, options);
+        if (there !== undefined) return arrived(branch, there);
         throw attempt.error;
       }
       const delay_ms = options.retry_backoff_ms * 2 ** retries++;
@@ -135,9 +145,16 @@ async function moreHistory(git: Git, steps: HistoryStep[], options: PushOptions)
  * Whether a push that failed has arrived all the same: what failed may have been the answer, or the check of the branch
  * after it. Only reads, which are tried as often as a push.
  */
-async function hasArrived(git: Git, branch: string, failure: TaskdError, options: PushOptions): Promise<boolean> {
+async function hasArrived(
+  git: Git,
+  branch: string,
+  failure: TaskdError,
+  options: PushOptions,
+): Promise<Arrival | undefined> {
   try {
-    return await retryTransient(git, options, () => remoteCommit(git, branch, options)) === options.commit;
+    return await retryTransient(git, options, async () => {
+      return await arrival(git, await remoteCommit(git, branch, options), { ...options, branch });
+    });
   } catch (error) {
     if (!isTransient(error)) throw error;
     throw new TaskdError(failure.code, `${failure.message}; and whether it has arrived cannot be seen now`, {
@@ -192,7 +209,8 @@ async function tryPush(git: Git, branch: string, options: PushOptions): Promise<
     if (refusal?.kind === "transient" || refusal?.kind === "cut_off") return refusal;
     const found = await remoteCommit(git, branch, options);
     // Also when the name is reported as taken: by our own push, which the HTTP client had sent twice.
-    if (found === commit) return { kind: "pushed" };
+    const there = await arrival(git, found, { ...options, branch });
+    if (there !== undefined) return { kind: "pushed", ...there };
     if (refusal !== undefined) return refusal;
     throw new TaskdError("ambiguous", `${attempted}: the code host has ${found ?? "no such branch"}, not ${commit}`, {
       hint: "Look at the branch on the code host; a user or a program there changes new branches",
@@ -238,6 +256,29 @@ function rejected(attempted: string, said: string, stderr: string): TaskdError {
     ? "A hook or rule of the code host refuses this change; its message says why"
     : "The code host refuses this branch; look at its branch protection and the account's access";
   return new TaskdError("push_rejected", `${attempted}: ${words}`, { hint });
+}
+
+/** A commit that a branch of the code host has, with what the branch stands at when that is another one. */
+export interface Arrival {
+  followed_by?: string;
+}
+
+/**
+ * Whether `found`, at which a branch stands, is `commit` or one that was added on top of it; only then is the code host
+ * asked for what lies between.
+ */
+export async function arrival(
+  git: Git,
+  found: string | undefined,
+  { url, git_dir, commit, branch, tree, ...options }:
+    & Pick<PushOptions, "url" | "git_dir" | "commit" | "tree" | "credentials" | "deadline_ms" | "signal">
+    & { branch: string },
+): Promise<Arrival | undefined> {
+  if (found === undefined) return undefined;
+  if (found === commit) return {};
+  const remote = remoteOptions({ url, ...options }, `Cannot see what ${branch} has at ${url.canonical}`);
+  const { state } = await baseStanding(git, { url, git_dir, base_commit: commit, branch, tree, remote });
+  return state === "moved" ? { followed_by: found } : undefined;
 }
 
 async function remoteCommit(git: Git, branch: string, options: PushOptions): Promise<string | undefined> {

@@ -96,6 +96,31 @@ Deno.test("a change that the host refuses waits with its tree, and push lands it
     assertEquals(bench.staged(), []);
   }));
 
+/** A code host whose bot adds a commit to each new branch right after its push. */
+const BOT = `#!/bin/sh
+while read _ new ref; do
+  bot=$(git -c user.name=bot -c user.email=bot@example.com commit-tree "$new^{tree}" -p "$new" -m format) || exit 1
+  git update-ref "$ref" "$bot"
+done
+`;
+
+for (const loses of [false, true]) {
+  const what = loses ? "also when the push's answer is lost" : "and the record says so";
+  Deno.test(`a branch that a bot of the code host adds to is pushed, ${what}`, () =>
+    hosted({}, async ({ bench, repo, host }) => {
+      await bench.serve();
+      await writeProgram(`${bench.git.origin}/hooks/post-receive`, BOT);
+      host.decide = ({ url, method }) =>
+        loses && method === "POST" && url.includes("git-receive-pack") ? "lose_answer" : "pass";
+      const done = await bench.pushed({ repo });
+      assertEquals([done.outcome, await arrived(bench)], ["pushed", [`agent/${done.id}`]], done.reason);
+      const head = (await bench.branches()).get(`agent/${done.id}`)!;
+      assertEquals(await plainGit(bench.git.origin, "rev-parse", `${head}^`), done.pushed!.commit);
+      const trace = await Deno.readTextFile(`${bench.home}/.taskd/audit/${done.id}.jsonl`);
+      assertStringIncludes(trace, `the code host has ${head} on agent/${done.id} by now, on top of what was pushed`);
+    }));
+}
+
 longTest("a broker that starts begins another round for what waits", () =>
   hosted({}, async ({ bench, repo, host }) => {
     await bench.serve();
