@@ -158,8 +158,9 @@ export async function revertUnder(
   await session.flushPending();
   const { ref } = await pointAt(context, session.address);
   const known = await mergesInForce(context, session.address, ref);
-  const { base, source, from, id } = mergeOf(known, session.address, merge);
-  return await apply(context, session, options, { from, base: source, source: base, reverts: id });
+  const { base, source, from, id, left } = mergeOf(known, session.address, merge);
+  const inverse = { from, base: source, source: base, reverts: id };
+  return await apply(context, session, options, { ...inverse, ...(left && { left }) });
 }
 
 function mergeOf(in_force: readonly MergeRecord[], onto: Address, merge: string | undefined): MergeRecord {
@@ -194,13 +195,16 @@ function sideOf({ address, ref, lineage, head }: Point): MergeSideRef {
   return { address, ref, at: { lineage, txid: head.txid, digest: head.digest } };
 }
 
-type Merging = Pick<MergeRecord, "from" | "base" | "source" | "reverts">;
+type Merging = Pick<MergeRecord, "from" | "base" | "source" | "reverts" | "left">;
+
+/** The most characters of what a merge left: the ref is read with every call. */
+const MAX_LEFT_CHARS = 16 << 10;
 
 async function apply(
   context: StoreContext,
   session: CaptureSession,
   options: MergeBranchesOptions,
-  { from, base, source, reverts }: Merging,
+  { from, base, source, reverts, left }: Merging,
 ): Promise<MergeBranchesResult> {
   const { db, branch } = session.address;
   using base_image = await imageOf(context, db, base, options).catch((error) => {
@@ -214,14 +218,18 @@ async function apply(
   using changes = await SourceChanges.read(base_image.path, source_image.path, options.signal);
   const { wait_ms, onProgress: _progress, expected: _expected, forked_at: _forked_at, ...rest } = options;
   const id = randomHex(context.random, 4);
-  const record = (ref: Ref): Ref => {
+  const record = (ref: Ref, decided: readonly string[]): Ref => {
     const onto = { lineage: ref.lineage, txid: ref.txid };
-    const merge: MergeRecord = { id, at: isoNow(context), from, base, source, onto };
+    let room = MAX_LEFT_CHARS;
+    const remembered = decided.filter((place) => (room -= place.length) >= 0);
+    const kept = remembered.length === 0 ? {} : { left: remembered };
+    const merge: MergeRecord = { id, at: isoNow(context), from, base, source, onto, ...kept };
     return withMerge(ref, reverts === undefined ? merge : { ...merge, reverts });
   };
-  const report = await session.change(
-    (checkout) => mergeInto(checkout, changes, { ...rest, clock: context.clock, busy_timeout_ms: wait_ms }),
-    ({ merged, tables, definitions }) => merged && (tables.length > 0 || definitions.length > 0) ? record : undefined,
+  const { left: decided, ...report } = await session.change(
+    (checkout) => mergeInto(checkout, changes, { ...rest, left, clock: context.clock, busy_timeout_ms: wait_ms }),
+    ({ merged, tables, definitions, left }) =>
+      merged && (tables.length > 0 || definitions.length > 0) ? (ref) => record(ref, left) : undefined,
   );
   const changed = report.merged && (report.tables.length > 0 || report.definitions.length > 0);
   return { db, branch, from, txid: session.txid, ...report, ...(changed ? { merge: id } : {}) };

@@ -101,6 +101,19 @@ Deno.test("a merge is taken back with what came since in place, and can be made 
     assertEquals(refused.conflicts.map(({ kind, key }) => [kind, key]), [["changed_and_deleted", { id: 9 }]]);
   }));
 
+Deno.test("a merge is taken back without a question about what was decided for the target", () =>
+  shop(async (scene) => {
+    const taken = ["UPDATE orders SET state='mended' WHERE id<3", "DELETE FROM orders WHERE id=3"];
+    await edit(scene, "try", ...taken, "INSERT INTO orders VALUES (9,'new','')");
+    await edit(scene, "main", "UPDATE orders SET state='sent' WHERE id>1", "UPDATE orders SET note='x' WHERE id=1");
+    assertEquals((await mergeBranches(scene.store, TRY, MAIN, { prefer: "ours" })).merged, true);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:mended,2:sent,3:sent,9:new");
+    assertEquals((await revertMerge(scene.store, MAIN)).conflicts, []);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:sent,3:sent");
+    // The merge itself asks again.
+    assertEquals((await merge(scene)).conflicts.length, 2);
+  }));
+
 Deno.test("a rollback takes the merges after it along: the same merge brings the rows again", () =>
   shop(async (scene) => {
     await edit(scene, "main", "INSERT INTO orders VALUES (4,'new','')");

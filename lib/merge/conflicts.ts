@@ -83,9 +83,17 @@ export class Decisions {
   readonly #prefer: MergeSide | undefined;
   readonly #by_row = new Map<string, Pick<Resolution, "take" | "ours">>();
   readonly #unused = new Set<string>();
+  readonly #left: ReadonlySet<string>;
 
-  constructor(options: { prefer?: MergeSide | undefined; resolutions?: readonly Resolution[] | undefined }) {
+  constructor(
+    options: {
+      prefer?: MergeSide | undefined;
+      resolutions?: readonly Resolution[] | undefined;
+      left?: readonly string[] | undefined;
+    },
+  ) {
     this.#prefer = options.prefer;
+    this.#left = new Set(options.left);
     for (const { take, ours, ...place } of options.resolutions ?? []) {
       this.#by_row.set(placeOf(place), { take, ...ours === undefined ? {} : { ours } });
       this.#unused.add(placeOf(place));
@@ -105,7 +113,7 @@ export class Decisions {
       }
       return found.take;
     }
-    return this.#prefer;
+    return this.#left.has(placeOf(conflict)) ? "ours" : this.#prefer;
   }
 
   /** Decisions of conflicts that there are not: made of another state. */

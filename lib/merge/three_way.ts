@@ -11,12 +11,14 @@ import { type Clock, nextTurn, systemClock } from "../clock.ts";
 import { TaskdError, throwIfInterrupted } from "../errors.ts";
 import type { Pair } from "../sqlite/row_pairs.ts";
 import type { SourceChanges } from "./source_changes.ts";
-import { Decisions, MAX_CONFLICTS, type MergeConflict, type MergeSide, type Resolution } from "./conflicts.ts";
+import { Decisions, MAX_CONFLICTS, type MergeConflict, type MergeSide, placeOf, type Resolution } from "./conflicts.ts";
 import { applyDefinitions, type DefinitionPlan, isExternal, planDefinitions } from "./definitions.ts";
 import { findOrphans } from "./foreign_keys.ts";
 import { type MergedTable, TableMerge } from "./table_merge.ts";
 import { Target } from "./target.ts";
 
+/** Places that a merge remembers as left to the target. */
+const MAX_LEFT = 256;
 /** Rows between two breaks. */
 const ROWS_PER_TURN = 2_000;
 /** Rows go before others take their place, and change before others come. */
@@ -30,6 +32,8 @@ export interface ThreeWayOptions {
   prefer?: MergeSide | undefined;
   /** Decide single conflicts, before `prefer`. */
   resolutions?: readonly Resolution[] | undefined;
+  /** Places that stay as the target has them, where they are in conflict: of a merge taken back, what it did not bring. */
+  left?: readonly string[] | undefined;
   /** How long the write lock is waited for, in milliseconds. */
   busy_timeout_ms?: number | undefined;
   clock?: Clock | undefined;
@@ -53,6 +57,11 @@ export interface MergeReport {
   locked_ms: number;
 }
 
+/** A report, with the places where what the target has was decided for: the first of them. */
+export interface MergeOutcome extends MergeReport {
+  left: string[];
+}
+
 /**
  * Applies changes to the database at `path`, which other connections may have open.
  *
@@ -63,7 +72,7 @@ export async function mergeInto(
   path: string,
   changes: SourceChanges,
   options: ThreeWayOptions = {},
-): Promise<MergeReport> {
+): Promise<MergeOutcome> {
   using target = new Target(path, { busy_timeout_ms: options.busy_timeout_ms ?? 5_000 });
   const { encoding: ours } = target;
   const other = [changes.base, changes.source].find(({ encoding }) => encoding !== ours);
@@ -74,7 +83,8 @@ export async function mergeInto(
       ours: { value: ours },
       theirs: { value: other.encoding },
     };
-    return { merged: false, tables: [], definitions: [], conflicts: [conflict], conflicts_total: 1, locked_ms: 0 };
+    const none = { tables: [], definitions: [], left: [], locked_ms: 0 };
+    return { merged: false, ...none, conflicts: [conflict], conflicts_total: 1 };
   }
   // Without the lock at first: most conflicts are found before a writer has to wait.
   const looked = await new Attempt(target, changes, options).run("read");
@@ -92,6 +102,7 @@ class Attempt {
   readonly #tables: TableMerge[];
   readonly #conflicts: MergeConflict[] = [];
   #total = 0;
+  readonly #left = new Set<string>();
   #steps = 0;
 
   constructor(target: Target, changes: SourceChanges, options: ThreeWayOptions) {
@@ -108,7 +119,7 @@ class Attempt {
       .map((table) => new TableMerge(table, target));
   }
 
-  async run(mode: "read" | "check" | "write"): Promise<MergeReport> {
+  async run(mode: "read" | "check" | "write"): Promise<MergeOutcome> {
     const target = this.#target;
     target.begin(mode === "read" ? "read" : "write");
     const began = this.#clock.monotonic();
@@ -124,6 +135,7 @@ class Attempt {
         definitions: plan.names,
         conflicts: this.#conflicts,
         conflicts_total: this.#total,
+        left: [...this.#left],
         locked_ms: mode === "read" ? 0 : Math.round(this.#clock.monotonic() - began),
       };
     } finally {
@@ -141,6 +153,7 @@ class Attempt {
 
   #report = (conflict: MergeConflict): MergeSide | undefined => {
     const side = this.#decisions.of(conflict);
+    if (side === "ours" && this.#left.size < MAX_LEFT) this.#left.add(placeOf(conflict));
     if (side !== undefined) return side;
     this.#total++;
     if (this.#conflicts.length < MAX_CONFLICTS) this.#conflicts.push(conflict);

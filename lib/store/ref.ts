@@ -87,6 +87,8 @@ export interface MergeRecord {
   onto: { lineage: string; txid: number };
   /** The merge that it took back. */
   reverts?: string;
+  /** Places that were in conflict and were left as the branch had them: taking it back leaves them, too. */
+  left?: string[];
 }
 
 export interface Ref extends Lifetime {
@@ -168,6 +170,7 @@ const MergeSchema = v.object({
   source: ContentPointSchema,
   onto: v.object({ lineage, txid: count }),
   reverts: v.exactOptional(v.string()),
+  left: v.exactOptional(v.array(v.string())),
 });
 
 const UndoSchema = v.object({ branch: v.string(), id: v.string() });
