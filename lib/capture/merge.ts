@@ -226,7 +226,7 @@ async function apply(
     const merge: MergeRecord = { id, at: isoNow(context), from, base, source, onto, ...kept };
     return withMerge(ref, reverts === undefined ? merge : { ...merge, reverts });
   };
-  const { left: decided, ...report } = await session.change(
+  const { left: _left, ...report } = await session.change(
     (checkout) => mergeInto(checkout, changes, { ...rest, left, clock: context.clock, busy_timeout_ms: wait_ms }),
     ({ merged, tables, definitions, left }) =>
       merged && (tables.length > 0 || definitions.length > 0) ? (ref) => record(ref, left) : undefined,
