@@ -1,12 +1,14 @@
 /**
  * One request to the broker, over its unix socket or over TCP. Over the socket it takes
- * no more than the socket: `--allow-read`, `--allow-write` and `--allow-net=unix:<path>`.
+ * no more than the socket, `--allow-read`, `--allow-write` and `--allow-net=unix:<path>`, and `--allow-sys=uid`: nothing is
+ * sent to a socket that another user could have put there.
  */
 
 import { type IncomingMessage, request as httpRequest } from "node:http";
 import type { Clock } from "../../lib/clock.ts";
 import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
+import { requireTrusted } from "../../lib/trusted_path.ts";
 import { SOCKET_HOST } from "../api/socket_host.ts";
 
 /** Where a broker is. */
@@ -47,6 +49,7 @@ export async function exchange(
   { clock, head_deadline_ms }: TransportOptions,
 ): Promise<Received> {
   const { signal } = sending;
+  if ("socket" in place) requireTrusted(place.socket, "socket");
   const attempt = Promise.withResolvers<IncomingMessage>();
   const bytes = sending.body === undefined ? undefined : new TextEncoder().encode(sending.body);
   const outgoing = httpRequest({

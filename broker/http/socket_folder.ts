@@ -6,6 +6,8 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
+import { parentOf } from "../../lib/real_path.ts";
+import { requireTrusted } from "../../lib/trusted_path.ts";
 
 /**
  * Makes the folder of `socket`, or makes sure of it.
@@ -15,21 +17,10 @@ import { fileError } from "../../lib/fs.ts";
 export function prepareSocketFolder(socket: string): void {
   const attempted = `Cannot listen on ${socket}`;
   if (!socket.startsWith("/")) throw new TaskdError("usage", `${attempted}: the path is not absolute`);
-  const folder = socket.slice(0, Math.max(1, socket.lastIndexOf("/")));
+  const folder = parentOf(socket);
   try {
     Deno.mkdirSync(folder, { recursive: true, mode: 0o700 });
-    const info = Deno.lstatSync(folder);
-    const problem = !info.isDirectory
-      ? "is a link or a file"
-      : info.uid !== null && info.uid !== Deno.uid()
-      ? "belongs to another user"
-      : ((info.mode ?? 0o700) & 0o077) !== 0
-      ? "can be entered by others"
-      : undefined;
-    if (problem === undefined) return;
-    throw new TaskdError("denied", `${attempted}: its folder ${folder} ${problem}`, {
-      hint: `Choose a folder of your own with broker.socket or BROKER_SOCKET; a fresh one is made with mode 0700`,
-    });
+    requireTrusted(folder, "socket_directory");
   } catch (error) {
     throw fileError(error, attempted);
   }

@@ -5,6 +5,7 @@
 
 import type { Settings } from "../../broker/settings/settings.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { requireTrusted } from "../../lib/trusted_path.ts";
 import type { CommandSpec } from "./command_spec.ts";
 import type { BrokerPlace, FlagValue } from "./plan.ts";
 import { checkSocketPath, type LaunchContext } from "./locations.ts";
@@ -32,6 +33,8 @@ export async function brokerPlace(
   };
   try {
     const { settings } = await loadSettings({ home, env: context.env });
+    // As it is spelled: a link on the way could be another user's.
+    if (spec.uses === "broker") requireTrusted(settings.broker.socket, "socket");
     const socket = named ?? context.absolute(settings.broker.socket);
     return spec.uses === "home" ? { home, socket, settings, host: await hostOf(settings) } : { home, socket };
   } catch (error) {

@@ -25,9 +25,13 @@ export function bucketNeeds({ s3 }: Plan): PermissionSet {
   return unionOf(s3?.access ?? {});
 }
 
-/** What a client of a daemon needs: its socket. Unix sockets need read, write and net on the very path. */
-export function socketNeeds({ socket }: Pick<Plan, "socket">): PermissionSet {
-  return unionOf({ read: [socket], write: [socket], net: [`unix:${socket}`] });
+/**
+ * What a client of daemons needs: their sockets, each with read, write and net on the very path, and the user's number,
+ * which has to be that of the sockets' owner.
+ */
+export function socketNeeds(...places: Pick<Plan, "socket">[]): PermissionSet {
+  const sockets = places.map(({ socket }) => socket);
+  return unionOf({ read: sockets, write: sockets, net: sockets.map((path) => `unix:${path}`), sys: ["uid"] });
 }
 
 export function brokerNeeds(plan: Plan): PermissionSet {

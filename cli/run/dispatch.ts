@@ -14,6 +14,7 @@ import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED } from "../tex
 import { reportFailure } from "../text/failure.ts";
 import { planCall } from "../plan/launch.ts";
 import { absolutePath } from "../../lib/real_path.ts";
+import { requireTrustedAbove } from "../../lib/trusted_path.ts";
 import { hostName } from "../../lib/store/daemon_lock.ts";
 import type { LaunchContext } from "../plan/locations.ts";
 import { loadInline } from "./modules/inline.ts";
@@ -59,6 +60,7 @@ export async function dispatch(
     if (plan.flags["print-permissions"] === true) return printPermissions(plan, spec.needs(plan));
     for (const directory of directoriesToMake(plan, spec)) await makeStoreDirectory(directory);
     needs = spec.needs(plan);
+    requireOwnSockets(needs);
   } catch (error) {
     return reportFailure(error, processIo({ flags: { json: asksForJson(argv) } }, new AbortController().signal));
   }
@@ -78,6 +80,11 @@ async function understand(argv: readonly string[], entry: string): Promise<{ pla
   // What the command itself may not ask for.
   const host = { machine: hostName(), ...(DAEMONS.has(call.spec.name) ? { open_files: openFileLimit() } : {}) };
   return { plan: { ...await planCall(call, launch), ...host }, spec: call.spec };
+}
+
+/** Makes sure of what leads to the sockets that a command may use: the command itself may inspect nothing but the sockets. */
+function requireOwnSockets({ net }: PermissionSet): void {
+  for (const item of net) if (item.startsWith("unix:/")) requireTrustedAbove(item.slice("unix:".length), "socket");
 }
 
 /** What the call may write to, and the command itself could not make: it is not allowed to touch what is above. */

@@ -3,7 +3,7 @@
 import type { HostPlace } from "../plan/broker_host.ts";
 import { parentOf } from "../../lib/real_path.ts";
 import { ANYWHERE, type PermissionSet, unionOf } from "../plan/permissions.ts";
-import { brokerNeeds } from "../plan/needs.ts";
+import { brokerNeeds, socketNeeds } from "../plan/needs.ts";
 import { brokerOf, hostOf, type Plan } from "../plan/plan.ts";
 import { programFiles } from "./_branch_flags.ts";
 import { hostPort } from "../../lib/http/address.ts";
@@ -33,7 +33,7 @@ export function askNeeds(plan: Plan): PermissionSet {
   // As it is spelled too: a permission of a socket is for one spelling.
   const all = [socket, settings?.broker.socket ?? "", hostOf(plan).live_socket ?? ""];
   const sockets = [...new Set(all)].filter((path) => path !== "");
-  return unionOf({ read: sockets, write: sockets, net: sockets.map((path) => `unix:${path}`) });
+  return socketNeeds(...sockets.map((path) => ({ socket: path })));
 }
 
 function programNeeds(plan: Plan, names: readonly (keyof HostPlace["programs"])[]): PermissionSet {
@@ -73,7 +73,8 @@ export function brokerServes(plan: Plan): PermissionSet {
   return unionOf(homeNeeds(plan), settingsNeeds(plan), askNeeds(plan), BROKER_FILES, {
     read: [...places, ...read, ...notifiers],
     write: places,
-    net: [ANYWHERE],
+    // The branch store's socket is named too, so that what leads to it is checked.
+    net: [ANYWHERE, ...(settings === undefined ? [] : [`unix:${settings.branch_store.socket}`])],
     run: [ANYWHERE],
     env: tool_variables,
     sys: BROKER_SYS,

@@ -119,5 +119,6 @@ Deno.test("toDenoPermissions() grants nothing where nothing is listed", () => {
 Deno.test("branchNeeds() never gives a client of the daemon the store", () => {
   const call = { command: "fork", positionals: {}, flags: {}, store: "/s", workspace: "/s" };
   const plan: Plan = { ...call, socket: "/s/k", route: "socket" };
-  assertEquals(branchNeeds(plan), { ...NO_PERMISSIONS, read: ["/s/k"], write: ["/s/k"], net: ["unix:/s/k"] });
+  const socket = { read: ["/s/k"], write: ["/s/k"], net: ["unix:/s/k"], sys: ["uid"] };
+  assertEquals(branchNeeds(plan), { ...NO_PERMISSIONS, ...socket });
 });

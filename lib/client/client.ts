@@ -17,6 +17,7 @@ import type { AnyDaemonEvent, CallableOp, DaemonEvent, FailureMessage, OpAnswer 
 import type { OpArgs } from "../protocol/messages.ts";
 import type { OnProgress } from "../store/results.ts";
 import { parseJson } from "../text/json.ts";
+import { requireTrusted } from "../trusted_path.ts";
 
 /** The longest answer a client takes, in bytes: a listing of some hundred thousand branches. */
 const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
@@ -137,10 +138,12 @@ export class Client {
 /**
  * Connects to the daemon at `socket`.
  *
- * Requires `--allow-read`, `--allow-write` and `--allow-net=unix:<socket>`. {@linkcode Client} and the example of
- * `@taskd/taskd/client` show it.
+ * The socket and the directories above it, as far as they may be read, have to be this user's or root's, and closed to
+ * changes by others. Requires `--allow-read`, `--allow-write`, `--allow-net=unix:<socket>` and `--allow-sys=uid`.
+ * {@linkcode Client} and the example of `@taskd/taskd/client` show it.
  *
- * @throws {TaskdError} `daemon_unreachable` when no daemon answers there, `denied` when the socket may not be used.
+ * @throws {TaskdError} `daemon_unreachable` when no daemon answers there, `denied` when the socket may not be used or
+ * another user could be behind it.
  */
 export async function connect(socket: string, options: ConnectOptions = {}): Promise<Client> {
   return new Client(await AnswerLines.connect(socket, options));
@@ -221,6 +224,8 @@ class AnswerLines {
 
   static async connect(socket: string, options: ConnectOptions): Promise<AnswerLines> {
     const { clock = systemClock, silence_ms = SILENCE_MS } = options;
+    // Nothing is sent to a socket that another user could have put there.
+    requireTrusted(socket, "socket");
     // A daemon that accepts no more has a full queue, where a connection waits.
     const connecting = Deno.connect({ transport: "unix", path: socket });
     try {

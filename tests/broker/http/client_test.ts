@@ -52,6 +52,7 @@ Deno.test("over the socket the client needs the socket and nothing else", () =>
         `--allow-read=${socket}`,
         `--allow-write=${socket}`,
         `--allow-net=unix:${socket}`,
+        "--allow-sys=uid",
         script,
       ],
     }).output();
