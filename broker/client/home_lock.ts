@@ -8,11 +8,17 @@
  */
 
 import * as v from "valibot";
-import type { Clock } from "../../lib/clock.ts";
+import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, fsyncDirectory, lstatIfPresent, writeFileAtomic } from "../../lib/fs.ts";
 import { parseSealedJson, sealJson } from "../../lib/sealed_json.ts";
-import { acquireDaemonLock, type DaemonLock, daemonLockPath } from "../../lib/store/daemon_lock.ts";
+import {
+  acquireDaemonLock,
+  type DaemonInfo,
+  type DaemonLock,
+  daemonLockPath,
+  readDaemonInfo,
+} from "../../lib/store/daemon_lock.ts";
 import { taskdHome } from "../settings/load.ts";
 import { readPrivateFile } from "../settings/private_file.ts";
 
@@ -35,6 +41,11 @@ export function lockDirectory(directory: string): string {
   } catch (error) {
     throw fileError(error, `Cannot inspect ${path}`);
   }
+}
+
+/** What is known of the broker that serves a home, if one does now. */
+export function ownBroker(home: string, clock: Clock = systemClock): Promise<DaemonInfo | undefined> {
+  return readDaemonInfo(lockDirectory(taskdHome(home)), { clock });
 }
 
 /**

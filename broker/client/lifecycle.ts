@@ -9,10 +9,10 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
-import { type DaemonLock, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
+import type { DaemonLock } from "../../lib/store/daemon_lock.ts";
 import type { Health } from "../api/wire.ts";
 import { BrokerClient } from "./client.ts";
-import { lockDirectory, lockHome } from "./home_lock.ts";
+import { lockHome, ownBroker } from "./home_lock.ts";
 import { taskdHome } from "../settings/load.ts";
 import type { AskProgram } from "../sandbox/host_programs.ts";
 
@@ -66,7 +66,7 @@ export async function findBroker(options: FindBrokerOptions): Promise<FoundBroke
 
 async function holder(home: string, clock: Clock) {
   try {
-    return await readDaemonInfo(lockDirectory(taskdHome(home)), { clock });
+    return await ownBroker(home, clock);
   } catch (error) {
     if (hasCode(error, "not_found")) return undefined;
     throw error;
@@ -121,7 +121,7 @@ function silent({ pid, socket }: { pid: number; socket?: string }): TaskdError {
 
 /**
  * Says whose broker it is that answers on the socket of a home directory, whose own broker the caller is: that of
- * another home directory, because by default all of a user's have one socket. Other errors are thrown as they are.
+ * another home directory, because by default all of a user's would listen there. Other errors are thrown as they are.
  */
 export async function explainForeignSocket(
   error: unknown,

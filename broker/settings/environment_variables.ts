@@ -3,7 +3,7 @@
  */
 
 import { KEY_VARIABLES } from "./keys.ts";
-import { EGRESS_VARIABLE } from "./load.ts";
+import { EGRESS_VARIABLE, RUNTIME_DIR_VARIABLE } from "./load.ts";
 import { SETTING_PATHS, SETTINGS } from "./settings.ts";
 
 /** Variables that the YAML parser reads; without permission for them no file can be parsed. */
@@ -13,5 +13,7 @@ const PARSER_VARIABLES = ["LOG_STREAM", "LOG_TOKENS"];
 export function configurationVariables(): string[] {
   const settings = SETTING_PATHS.flatMap((path) => SETTINGS[path].env ?? []);
   const keys = Object.values(KEY_VARIABLES).flat();
-  return [...new Set(["HOME", "TMPDIR", EGRESS_VARIABLE, ...settings, ...keys, ...PARSER_VARIABLES])];
+  return [
+    ...new Set(["HOME", "TMPDIR", RUNTIME_DIR_VARIABLE, EGRESS_VARIABLE, ...settings, ...keys, ...PARSER_VARIABLES]),
+  ];
 }

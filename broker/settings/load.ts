@@ -4,8 +4,9 @@
  */
 
 import * as v from "valibot";
-import { TaskdError } from "../../lib/errors.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
+import { requireTrusted } from "../../lib/trusted_path.ts";
 import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import type { EgressList } from "../egress/egress_rules.ts";
 import { parseEgress } from "./egress_file.ts";
@@ -23,6 +24,7 @@ export type SettingSource = "default" | "config.yaml" | `env:${string}`;
 const EGRESS_FIELD = "egress_config";
 
 export const EGRESS_VARIABLE = "EGRESS_CONFIG";
+export const RUNTIME_DIR_VARIABLE = "XDG_RUNTIME_DIR";
 
 export interface ResolvedSetting {
   setting: SettingPath | typeof EGRESS_FIELD;
@@ -152,7 +154,21 @@ function resolve(path: SettingPath, { given, env, expand }: ResolveInputs): Give
   const in_file = given.get(path);
   if (in_file) return { ...in_file, source: "config.yaml" };
   const place = { built_in: true } as const;
-  return { value: checkValue(schema, row.built_in, { path, place }), place, source: "default" };
+  const runtime_dir = row.in_runtime_dir === undefined ? undefined : ownRuntimeDir(env);
+  const built_in = runtime_dir === undefined ? row.built_in : `${runtime_dir}/${row.in_runtime_dir}`;
+  return { value: checkValue(schema, built_in, { path, place }), place, source: "default" };
+}
+
+/** XDG_RUNTIME_DIR where it is what its specification asks for, this user's alone. */
+function ownRuntimeDir(env: LoadOptions["env"]): string | undefined {
+  const path = env(RUNTIME_DIR_VARIABLE)?.replace(/(?<=.)\/+$/, "");
+  if (!path?.startsWith("/")) return undefined;
+  try {
+    return requireTrusted(path, "socket_directory") && path;
+  } catch (error) {
+    if (hasCode(error, "denied")) return undefined;
+    throw error;
+  }
 }
 
 /** A number as a variable holds it; other notations, such as `1_0` or `0x10`, are refused. */

@@ -73,6 +73,28 @@ Deno.test("the defaults are the contract's", async () => {
   assertEquals(egress, { entries: [] });
 });
 
+Deno.test("the socket is in XDG_RUNTIME_DIR by default only where that is this user's alone", async () => {
+  const folder = Deno.realPathSync(await Deno.makeTempDir());
+  try {
+    const socketIn = async (path: string) => (await load({ env: { XDG_RUNTIME_DIR: path } })).settings.broker.socket;
+    assertEquals(await socketIn(folder), `${folder}/taskd/taskd.sock`);
+    assertEquals(await socketIn(`${folder}/`), `${folder}/taskd/taskd.sock`);
+    const contract = "/tmp/taskd-1000/taskd.sock";
+    for (const path of ["", "relative", `${folder}/missing`]) assertEquals(await socketIn(path), contract);
+    Deno.symlinkSync(folder, `${folder}/link`);
+    assertEquals(await socketIn(`${folder}/link`), contract);
+    const named = { config: "broker: { socket: /a/b.sock }", env: { XDG_RUNTIME_DIR: folder } };
+    assertEquals((await load(named)).settings.broker.socket, "/a/b.sock");
+    Deno.chmodSync(folder, 0o750);
+    assertEquals(await socketIn(folder), contract);
+    Deno.chmodSync(folder, 0o700);
+    if (Deno.uid() === 0) Deno.chownSync(folder, 65_534, 65_534);
+    assertEquals(await socketIn(folder), Deno.uid() === 0 ? contract : `${folder}/taskd/taskd.sock`);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
 Deno.test("the variables are the contract's", () => {
   const expected: Partial<Record<SettingPath, string>> = {
     vendor_a_auth: "TASKD_VENDOR_A_AUTH",

@@ -262,9 +262,12 @@ const TABLE = {
   "broker.socket": {
     value: places.SOCKET_PATH,
     built_in: "$TMPDIR/taskd-$UID/taskd.sock",
+    in_runtime_dir: "taskd/taskd.sock",
     env: "BROKER_SOCKET",
     compared: false,
-    doc: "Unix socket of the broker, 0600 in a directory of 0700.",
+    doc:
+      "Unix socket of the broker, 0600 in a directory of 0700; by default taskd/taskd.sock in XDG_RUNTIME_DIR where " +
+      "that is this user's alone.",
   },
   "broker.addr": {
     value: places.LISTEN_ADDRESS,

@@ -32,6 +32,8 @@ export interface SettingRow {
   /** The default, as the file would have it. */
   built_in: string | number | boolean | readonly never[] | Readonly<Record<string, never>>;
   env?: string;
+  /** The default where XDG_RUNTIME_DIR is this user's alone: a path below it. */
+  in_runtime_dir?: string;
   /** The value of the variable's text, where it is not read like the file's; undefined: it does not count. */
   fromEnv?: (text: string) => boolean | undefined;
   /** Whether two resolutions that differ in it diverge; true except where the broker listens. */

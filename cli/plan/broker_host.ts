@@ -6,11 +6,11 @@
 import { configurationVariables } from "../../broker/settings/environment_variables.ts";
 import { notifyPrograms } from "../../broker/engine/notify.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
-import { EGRESS_VARIABLE, taskdHome } from "../../broker/settings/load.ts";
+import { EGRESS_VARIABLE, RUNTIME_DIR_VARIABLE, taskdHome } from "../../broker/settings/load.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { isBucket, storeDirectory } from "./locations.ts";
-import { lockDirectory } from "../../broker/client/home_lock.ts";
-import { daemonLockPath, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
+import { ownBroker } from "../../broker/client/home_lock.ts";
+import { daemonLockPath } from "../../lib/store/daemon_lock.ts";
 import { type PROGRAM_PATHS, programPlaces, TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
 
 /** Where deno's cache, the desktop and the agent of ssh are, and where packages of images come from. */
@@ -22,6 +22,8 @@ export interface HostPlace {
   directory: string;
   /** The file in it by which a broker that runs is found. */
   lock: string;
+  /** XDG_RUNTIME_DIR: where the socket is by default, if it is this user's alone. */
+  runtime_dir?: string;
   /** Another egress list than the one in it. */
   egress_list?: string;
   /** The socket of the broker that runs now; it may have been started with other settings. */
@@ -60,13 +62,15 @@ export async function hostPlace({ home, entry, env, absolute, settings, store }:
   const directory = taskdHome(home);
   const egress = env(EGRESS_VARIABLE);
   const spelled = egress?.startsWith("~/") ? `${home}/${egress.slice(2)}` : egress;
+  const runtime_dir = env(RUNTIME_DIR_VARIABLE);
   const roots = settings === undefined ? [] : ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
-  const live = await liveSocket(directory);
+  const live = await liveSocket(home);
   const programs = programPlaces(env("PATH"), Deno.uid());
   const compat = settings?.compat.api_key_env;
   return {
     directory,
     lock: daemonLockPath(directory),
+    ...(runtime_dir?.startsWith("/") ? { runtime_dir } : {}),
     ...(spelled?.startsWith("/") ? { egress_list: spelled } : {}),
     ...(live === undefined ? {} : { live_socket: live }),
     // Permissions are checked against the spelling and against the place.
@@ -83,9 +87,9 @@ export async function hostPlace({ home, entry, env, absolute, settings, store }:
   };
 }
 
-async function liveSocket(directory: string): Promise<string | undefined> {
+async function liveSocket(home: string): Promise<string | undefined> {
   try {
-    return (await readDaemonInfo(lockDirectory(directory)))?.socket;
+    return (await ownBroker(home))?.socket;
   } catch {
     // The command reads it again, and reports what is wrong.
     return undefined;

@@ -32,7 +32,9 @@ export async function brokerPlace(
     return await hostPlace({ ...context, home, settings, store: String(flags.store) });
   };
   try {
-    const { settings } = await loadSettings({ home, env: context.env });
+    const { settings, sources } = await loadSettings({ home, env: context.env });
+    const may_differ = spec.uses === "broker" && named === undefined && sources.get("broker.socket") === "default";
+    if (may_differ && flags["print-permissions"] !== true) return { home, socket: await ownSocket(home) };
     // As it is spelled: a link on the way could be another user's.
     if (spec.uses === "broker") requireTrusted(settings.broker.socket, "socket");
     const socket = named ?? context.absolute(settings.broker.socket);
@@ -42,6 +44,20 @@ export async function brokerPlace(
     if (!repairs || !(error instanceof TaskdError)) throw error;
     return { home, socket: named ?? "", host: await hostOf(undefined) };
   }
+}
+
+/**
+ * The socket of the broker that serves this home directory. Without one nothing is asked: what answers at the place of the
+ * default may serve another home, and a broker that was started with other variables listens elsewhere.
+ */
+async function ownSocket(home: string): Promise<string> {
+  const { ownBroker } = await import("../../broker/client/home_lock.ts");
+  const found = await ownBroker(home);
+  if (found?.socket !== undefined) return found.socket;
+  const why = found === undefined ? "none runs" : `process ${found.pid} has not opened its socket yet`;
+  throw new TaskdError("broker_unreachable", `Cannot ask the broker of ${home}/.taskd: ${why}`, {
+    hint: found === undefined ? "Start it with: taskd start" : "Try again in a moment",
+  });
 }
 
 function homeOf({ home, absolute }: LaunchContext): string {

@@ -1,12 +1,16 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { lockHome } from "../../broker/client/home_lock.ts";
+import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { brokerPlace } from "./broker_place.ts";
 import { findCommand } from "../table/commands.ts";
 
 /** Plans a call in a home directory with this config.yaml. */
 async function place(
-  { config, env = {}, socket = null, command = "tasks" }: {
+  { config, env = {}, socket = null, command = "tasks", live }: {
     config?: string;
+    /** Where a broker of that home listens; null while it does not. */
+    live?: string | null;
     env?: Record<string, string>;
     socket?: string | null;
     command?: string;
@@ -16,6 +20,8 @@ async function place(
   try {
     await Deno.mkdir(`${home}/.taskd`, { mode: 0o700 });
     if (config !== undefined) await Deno.writeTextFile(`${home}/.taskd/config.yaml`, config, { mode: 0o600 });
+    using lock = live === undefined ? undefined : await lockHome(home, systemClock);
+    if (typeof live === "string") lock?.update({ socket: live });
     const found = await brokerPlace(findCommand(command)!, { socket, store: `${home}/store` }, {
       home,
       entry: "file:///taskd/cli/main.ts",
@@ -35,7 +41,16 @@ Deno.test("the broker's socket is the flag's, else the variable's, else the file
   assertEquals(await place({ config, env, socket: "/flag/k" }), { home: "HOME", socket: "/flag/k" });
   assertEquals(await place({ config, env }), { home: "HOME", socket: "/env/k" });
   assertEquals(await place({ config, env: { TMPDIR: "/t" } }), { home: "HOME", socket: "/file/k" });
-  assertEquals((await place({ env: { TMPDIR: "/t" } })).socket, `/t/taskd-${Deno.uid()}/taskd.sock`);
+  const uid = Deno.uid();
+  assertEquals((await place({ env: { TMPDIR: "/t" }, command: "stop" })).socket, `/t/taskd-${uid}/taskd.sock`);
+});
+
+Deno.test("without a name the broker of this home is asked, wherever it listens, and no other", async () => {
+  const error = await assertRejects(() => place({}), TaskdError, "none runs");
+  assertEquals([error.code, error.hint], ["broker_unreachable", "Start it with: taskd start"]);
+  assertEquals((await place({ live: "/elsewhere/k" })).socket, "/elsewhere/k");
+  assertEquals((await assertRejects(() => place({ live: null }), TaskdError, "not opened")).code, "broker_unreachable");
+  assertEquals((await place({ live: "/elsewhere/k", env: { BROKER_SOCKET: "/env/k" } })).socket, "/env/k");
 });
 
 Deno.test("a broken config.yaml is reported with its place, and does not hinder a named socket", async () => {

@@ -22,8 +22,8 @@ export function homeNeeds(plan: Plan): PermissionSet {
 
 /** What resolving the settings takes: the files, the variables, and the user's number, which names the socket. */
 export function settingsNeeds(plan: Plan): PermissionSet {
-  const { directory, egress_list, variables } = hostOf(plan);
-  const read = egress_list === undefined ? [directory] : [directory, egress_list];
+  const { directory, runtime_dir, egress_list, variables } = hostOf(plan);
+  const read = [directory, runtime_dir, egress_list].filter((path) => path !== undefined);
   return unionOf({ read, env: variables, sys: ["uid"] });
 }
 

@@ -212,6 +212,23 @@ longTest("a broker of another home directory is neither replaced nor ended", asy
   assertEquals((await broker.ended()).code, 0);
 });
 
+Deno.test("two homes of a user share no broker: the second is refused, and its commands reach none", async () => {
+  await using place = await makeBrokerPlace();
+  await using other = await makeBrokerPlace({ TMPDIR: place.base });
+  for (const one of [place, other]) await configure(one, EMBEDDED);
+  await using broker = await startBroker(place);
+  assertEquals((await place.json(["tasks"])).tasks, []);
+  for (const words of [["tasks"], ["submit", "https://github.com/ada/shop", "Fix it"], ["ui"]]) {
+    assertEquals((await other.json(words, 1)).code, "broker_unreachable");
+  }
+  const refused = await other.json(["start"], 1);
+  assertEquals(refused.code, "broker_running");
+  assertStringIncludes(String(refused.error), `the broker of another home directory (pid ${broker.hello.pid})`);
+  assertEquals((await place.json(["tasks"])).tasks, []);
+  await place.taskd("stop");
+  assertEquals((await broker.ended()).code, 0);
+});
+
 Deno.test("a start with a closed stdout serves", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);

@@ -53,10 +53,10 @@ for (const foreign of ["folder", "socket", "link"] as const) {
     name: `a ${foreign} of another user is refused by commands of the broker before they connect${IGNORED}`,
     ignore: IGNORED !== "",
     fn: () =>
-      withTrap(foreign, async ({ place, env, received }) => {
+      withTrap(foreign, async ({ place, socket, env, received }) => {
         const calls = [["submit", "./shop", "the instruction"], ["tasks"], ...(foreign === "folder" ? [["stop"]] : [])];
         for (const words of calls) {
-          const { code, stderr } = await place.taskdIn(env, ...words);
+          const { code, stderr } = await place.taskdIn({ ...env, BROKER_SOCKET: socket }, ...words);
           assertEquals(code === 0, false, stderr);
           assertStringIncludes(stderr, `belongs to another user (${STRANGER})`);
           assertStringIncludes(stderr, "BROKER_SOCKET");

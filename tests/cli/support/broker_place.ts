@@ -18,6 +18,7 @@ export async function makeBrokerPlace(
     env: (base) => ({
       HOME: `${base}/home`,
       TMPDIR: base,
+      XDG_RUNTIME_DIR: "",
       DENO_DIR: deno_dir,
       BSTORE_STORE: `${base}/home/.taskd/store`,
       ...env,
