@@ -16,14 +16,16 @@ export interface HttpRoute {
   readonly body?: BodySchema;
   /** Whether an empty body stands for an empty object. */
   readonly body_optional?: true;
+  /** Whether it may end a task, which is an operator's to do at whatever path. */
+  readonly ends_tasks?: true;
   readonly answer: RouteAnswer;
   readonly doc: string;
   readonly run: (call: Call) => Response | Promise<Response>;
 }
 
 /** Whether a route is an operator's: then only for peers on this machine. */
-export function isAdmin({ path }: Pick<HttpRoute, "path">): boolean {
-  return path.startsWith("/admin/");
+export function isAdmin({ path, ends_tasks }: Pick<HttpRoute, "path" | "ends_tasks">): boolean {
+  return ends_tasks === true || path.startsWith("/admin/");
 }
 
 /** What a route answers when all is well: JSON of a schema, another type, or nothing. */

@@ -84,8 +84,9 @@ export const ROUTES: readonly HttpRoute[] = [
     run: (call) => json({ items: call.engine.queue() }),
   }),
   post("/queue/<id>/cancel", {
+    ends_tasks: true,
     answer: { status: 204 },
-    doc: "Takes an item off the queue, or ends its task",
+    doc: "Takes an item off the queue, or ends its task; like `/admin/*` only for peers on this machine",
     run: tasks.cancelQueued,
   }),
   get("/admin/pending", {
