@@ -17,6 +17,7 @@ import { Admission } from "./admission/admission.ts";
 import { CheckWatch } from "./engine/ci/watch.ts";
 import { DependencyCache, quotaBytes } from "./cache/dependency_cache.ts";
 import { TaskDatabases } from "./databases/task_databases.ts";
+import { Dialer } from "./egress/dialer.ts";
 import { EGRESS_LIMITS, EgressProxy, type EgressProxyOptions } from "./egress/proxy.ts";
 import { Engine } from "./engine/engine.ts";
 import { setupRunner } from "./engine/setup.ts";
@@ -263,7 +264,7 @@ async function openEngine(
   host: Host,
   { runtime, runtime_version, cache, gateway, proxy, admission }: Sandboxes & Network & { admission: Admission },
 ): Promise<Engine> {
-  const { home, env, resolved, log, lanes, git, gh_path, tasks, clock, random, cleanup } = host;
+  const { home, env, resolved, log, lanes, git, gh_path, tasks, clock, random, overrides, cleanup } = host;
   const { settings } = resolved;
   const queue_dir = `${taskdHome(home)}/queue`;
   // What a broker was writing when it was killed; nothing is being written there now.
@@ -289,6 +290,7 @@ async function openEngine(
     gateway_url: `http://${hostPort(gateway.address)}`,
     proxy,
     admission,
+    dialer: new Dialer({ clock, ...overrides.egress }),
     ...(settings.mirror_quota_gb > 0 && {
       mirrors: new Mirrors({
         root: `${settings.cache_root}/mirrors`,

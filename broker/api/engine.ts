@@ -8,7 +8,7 @@
 import type { PushRequest } from "../task/decisions.ts";
 import type { ApprovalRequest } from "../task/approval.ts";
 import type { PolicyView } from "../settings/policy_view.ts";
-import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../task/schema.ts";
+import type { SpendFigures, SubmitRequest, TaskOrder, TaskRecord, TrustBrief } from "../task/schema.ts";
 import type { Decider } from "../task/stages.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import type {
@@ -24,6 +24,9 @@ import type {
   Verification,
 } from "./wire.ts";
 
+/** How a task was submitted, as far as it decides what the task may ask for. */
+export type Submitter = Pick<TaskOrder, "over_network">;
+
 /** A running broker. Every method throws a `TaskdError`, whose code decides the HTTP status. */
 export interface BrokerEngine {
   /** Every task: lists, records, rows, prefixes. Readers only read. */
@@ -34,10 +37,10 @@ export interface BrokerEngine {
    *
    * @throws {TaskdError} `invalid_request`, `at_capacity`, `ceiling_reached`, `no_space`, `unavailable`.
    */
-  submit(request: SubmitRequest): Promise<TaskRecord>;
+  submit(request: SubmitRequest, origin?: Submitter): Promise<TaskRecord>;
 
   /** A task again, from its order, as a new one with `retry_of`; throws as {@linkcode submit}, and `not_found`. */
-  retry(id: string): Promise<TaskRecord>;
+  retry(id: string, origin?: Submitter): Promise<TaskRecord>;
 
   /** A whole record with what only the running broker knows. */
   view(id: string): Promise<TaskView>;
@@ -93,7 +96,7 @@ export interface BrokerEngine {
   ceiling(): CeilingView;
 
   /** Adds to the queue; durable when it resolves. */
-  enqueue(request: SubmitRequest): Promise<QueueItemView>;
+  enqueue(request: SubmitRequest, origin?: Submitter): Promise<QueueItemView>;
   queue(): QueueItemView[];
   /** Takes an item off the queue, or ends its task; throws `not_found` or `wrong_state`. */
   cancelQueued(id: string, by?: Decider): Promise<void>;

@@ -484,6 +484,8 @@ export type TaskView = {
   ci_attempt?: undefined | number;
   /** The item of the queue that it was made of. */
   queue_id?: undefined | string;
+  /** Present when it was submitted over `broker.addr`, or repeats a task that was: its repository has to be public. */
+  over_network?: undefined | true;
   instruction: string;
   /** A URL, `host/owner/repo`, or a path of this machine. */
   repo: string;

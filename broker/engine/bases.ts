@@ -9,12 +9,11 @@ import type { BasesView } from "../api/wire.ts";
 import { changesOf, forksOf } from "../databases/evidence.ts";
 import { databaseStandings } from "../databases/promote_branches.ts";
 import { baseStanding } from "../git/base_standing.ts";
-import { reach } from "../git/credentials.ts";
-import { parseRepo } from "../git/repo_url.ts";
 import { remoteOptions } from "../git/staged_repository.ts";
 import type { TaskRecord } from "../task/schema.ts";
 import { isWaiting } from "../task/stages.ts";
 import { isDataOnly } from "./database_stages.ts";
+import { reachRepo } from "./repo_address.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { stagePaths } from "./task_paths.ts";
 import { changeOf, stagedOf } from "./trace_evidence.ts";
@@ -30,7 +29,7 @@ export async function basesNow(deps: EngineDeps, record: TaskRecord): Promise<Ba
 }
 
 async function codeNote(deps: EngineDeps, record: TaskRecord): Promise<string[]> {
-  const { git, credentials, resolved: { settings } } = deps;
+  const { git, resolved: { settings } } = deps;
   const [staged, change] = [stagedOf(record), changeOf(record)];
   // A tag or a commit does not move, and what is pushed is on the code host already.
   if (staged?.base_branch === undefined || change === undefined || record.pushed !== undefined) return [];
@@ -38,7 +37,7 @@ async function codeNote(deps: EngineDeps, record: TaskRecord): Promise<string[]>
   const { base_branch: branch, base_commit } = staged;
   const { git_dir } = stagePaths(settings.stage_root, record.id);
   try {
-    const reached = reach(parseRepo(record.repo), credentials, "fetch");
+    const reached = await reachRepo(deps, record, "fetch");
     const { url } = reached;
     const attempted = `Cannot see how ${branch} of ${url.canonical} stands`;
     const remote = remoteOptions({ ...reached, deadline_ms: DEADLINE_MS }, attempted);

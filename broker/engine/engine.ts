@@ -12,7 +12,7 @@ import { hasCode, stackOf, TaskdError } from "../../lib/errors.ts";
 import { parseJson } from "../../lib/text/json.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { StartClaim } from "../admission/admission.ts";
-import type { BrokerEngine } from "../api/engine.ts";
+import type { BrokerEngine, Submitter } from "../api/engine.ts";
 import { readable } from "../api/readable.ts";
 import type {
   BasesView,
@@ -50,6 +50,7 @@ import { checkData, readRows, sweepData } from "./database_stages.ts";
 import { LateStages } from "./late_stages.ts";
 import { planTask, type TaskPlan } from "./task_plan.ts";
 import type { EngineDeps, TaskOrigin, TaskQueue } from "./engine_deps.ts";
+import { reachRepo } from "./repo_address.ts";
 import { removeLeftovers } from "./restore.ts";
 import { keptFile, pendingTask, pruneTasks, taskView } from "./views.ts";
 import { verifyApproval } from "./verification.ts";
@@ -149,8 +150,13 @@ export class Engine implements BrokerEngine {
     return this.#begin(request, origin);
   }
 
-  retry(id: string): Promise<TaskRecord> {
-    return this.#begin(requestOf(this.tasks.read(id)), { retry_of: id });
+  retry(id: string, { over_network }: Submitter = {}): Promise<TaskRecord> {
+    const record = this.tasks.read(id);
+    const network = over_network ?? record.over_network;
+    return this.#begin(requestOf(record), {
+      retry_of: id,
+      ...(network === undefined ? {} : { over_network: network }),
+    });
   }
 
   async #begin(request: SubmitRequest, origin: TaskOrigin): Promise<TaskRecord> {
@@ -161,6 +167,7 @@ export class Engine implements BrokerEngine {
       runtime: runtime.name,
       origin,
     });
+    if (origin.over_network) await reachRepo(this.#deps, plan.order, "fetch");
     await this.#checkCredential(plan);
     await checkData(this.#deps, request.databases);
     this.#refuseWhenStopping();
@@ -348,11 +355,12 @@ export class Engine implements BrokerEngine {
     return this.#deps.admission.ceiling();
   }
 
-  async enqueue(request: SubmitRequest): Promise<QueueItemView> {
+  async enqueue(request: SubmitRequest, origin: Submitter = {}): Promise<QueueItemView> {
     const { resolved, runtime } = this.#deps;
     // What can never begin is refused now, and is no dead letter later.
-    planTask(request, { settings: resolved.settings, runtime: runtime.name, origin: {} });
-    return await this.#theQueue().enqueue(request);
+    const { order } = planTask(request, { settings: resolved.settings, runtime: runtime.name, origin });
+    if (origin.over_network) await reachRepo(this.#deps, order, "fetch");
+    return await this.#theQueue().enqueue(request, origin);
   }
 
   queue(): QueueItemView[] {

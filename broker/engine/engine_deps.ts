@@ -5,9 +5,11 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { Admission } from "../admission/admission.ts";
 import type { Lane } from "../agents.ts";
+import type { Submitter } from "../api/engine.ts";
 import type { QueueItemView } from "../api/wire.ts";
 import type { SubmitRequest, TaskOrder, TaskRecord } from "../task/schema.ts";
 import type { TaskDatabases } from "../databases/task_databases.ts";
+import type { Dialer } from "../egress/dialer.ts";
 import type { EgressProxy } from "../egress/proxy.ts";
 import type { GatewayLease, LeaseOptions } from "../gateway/lease.ts";
 import type { CredentialSources } from "../git/credentials.ts";
@@ -62,7 +64,7 @@ export interface CiWatch {
 }
 
 export interface TaskQueue {
-  enqueue(request: SubmitRequest): Promise<QueueItemView>;
+  enqueue(request: SubmitRequest, origin?: Submitter): Promise<QueueItemView>;
   list(): QueueItemView[];
   cancel(id: string, by?: Decider): Promise<void>;
   /** Whether an item's file says what became of it; a task whose item's does not is not to be removed. */
@@ -71,7 +73,7 @@ export interface TaskQueue {
 }
 
 /** Where a task that no person has just submitted comes from; part of the task's order. */
-export type TaskOrigin = Pick<TaskOrder, "retry_of" | "ci_attempt" | "queue_id">;
+export type TaskOrigin = Pick<TaskOrder, "retry_of" | "ci_attempt" | "queue_id" | "over_network">;
 
 export interface EngineOperations {
   submit(request: SubmitRequest, origin?: TaskOrigin): Promise<TaskRecord>;
@@ -88,6 +90,8 @@ export interface EngineDeps {
   proxy: Pick<EgressProxy, "admit">;
   admission: Pick<Admission, "claim" | "adopt" | "settled" | "ceiling">;
   credentials: CredentialSources;
+  /** Looks repositories up for those who submit over the network. */
+  dialer: Pick<Dialer, "addresses">;
   /** What was fetched of repositories; absent when nothing of it is kept. */
   mirrors?: Mirrors;
   /** Opens pull requests; absent where gh is not installed. */

@@ -7,7 +7,6 @@
 import { asKnownError, messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";
 import { resultsText } from "../databases/promote_branches.ts";
 import { commitTree } from "../git/commit.ts";
-import { reach } from "../git/credentials.ts";
 import { type Arrival, arrival, pushCommit, retryTransient } from "../git/push.ts";
 import { parseRepo } from "../git/repo_url.ts";
 import { listRemote } from "../git/remote_refs.ts";
@@ -20,6 +19,7 @@ import { commitMessage, withDigest } from "./change_text.ts";
 import { isDataOnly, noteLanding, promoteData, requireLandable, type ToDecide } from "./database_stages.ts";
 import { changeOf, stagedOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
+import { reachRepo } from "./repo_address.ts";
 import { endOrphanedPush, stagedProblem } from "./restore.ts";
 import { stagePaths } from "./task_paths.ts";
 import { openPullRequest } from "./pull_request.ts";
@@ -76,11 +76,11 @@ function waits(reason: string, pushed: Pushed | undefined): Move {
 
 /** What an earlier round has pushed without learning of it, on any of its branches; the last one is the likeliest. */
 async function arrivedBefore(deps: EngineDeps, task: Task): Promise<Pushed | undefined> {
-  const { git, credentials, clock, log, resolved: { settings } } = deps;
-  const { repo, push_attempts } = task.record;
+  const { git, clock, log, resolved: { settings } } = deps;
+  const { push_attempts } = task.record;
   if (push_attempts.length === 0) return undefined;
   await endOrphanedPush({ clock, log }, task);
-  const reached = reach(parseRepo(repo), credentials, "push");
+  const reached = await reachRepo(deps, task.record, "push");
   const { url } = reached;
   const attempted = `Cannot see whether the change has arrived at ${url.canonical}`;
   const names = push_attempts.map(({ branch }) => `refs/heads/${branch}`);
@@ -104,7 +104,7 @@ async function arrivedBefore(deps: EngineDeps, task: Task): Promise<Pushed | und
 }
 
 async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
-  const { git, credentials, resolved: { settings }, log } = deps;
+  const { git, resolved: { settings }, log } = deps;
   const { record } = task;
   const problem = await stagedProblem(deps, task);
   if (problem !== undefined) throw new TaskdError("corrupt", `Cannot push what was approved: ${problem}`);
@@ -122,7 +122,7 @@ async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
   });
   await requireBoundCommit(git, record, { git_dir, commit, remote: url.clone_url });
   const pushed = await pushCommit(git, {
-    ...reach(url, credentials, "push"),
+    ...await reachRepo(deps, record, "push"),
     git_dir,
     commit,
     tree,

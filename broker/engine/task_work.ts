@@ -11,7 +11,6 @@ import { fileError, makeDirectories } from "../../lib/fs.ts";
 import type { ForkedDatabase } from "../databases/evidence.ts";
 import type { TaskEgress } from "../egress/proxy.ts";
 import type { GatewayLease, Spend } from "../gateway/lease.ts";
-import { reach } from "../git/credentials.ts";
 import { type StagedRepository, stageRepository } from "../git/staged_repository.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
@@ -26,6 +25,7 @@ import { allowedOutcome, endingOf, failureIn, limitMet, TaskEnding, timeoutEndin
 import { type Known, writeBrief } from "./known_brief.ts";
 import type { TaskPlan } from "./task_plan.ts";
 import type { EngineDeps, SetupResult } from "./engine_deps.ts";
+import { reachRepo, withoutServerWords } from "./repo_address.ts";
 import { auditPaths, type StagePaths, stagePaths } from "./task_paths.ts";
 import { refusedBy } from "./refused_egress.ts";
 import { MAX_OUTPUT_BYTES, Transcript } from "./transcript.ts";
@@ -143,8 +143,7 @@ export class TaskWork {
 
   async #stage(): Promise<StagedRepository> {
     const { task } = this;
-    const { git, credentials, mirrors, resolved } = this.#deps;
-    const { url } = this.#plan;
+    const { git, mirrors, resolved, log } = this.#deps;
     await this.#to({ from: "admission", to: "staging" });
     try {
       makeDirectories(resolved.settings.stage_root);
@@ -152,13 +151,18 @@ export class TaskWork {
     } catch (error) {
       throw fileError(error, `Cannot make ${this.#paths.root}`);
     }
+    const reached = await reachRepo(this.#deps, task.record, "fetch");
     const staged = await stageRepository(git, {
-      ...reach(url, credentials, "fetch"),
+      ...reached,
       ...(task.record.base === undefined ? {} : { base: task.record.base }),
       git_dir: this.#paths.git_dir,
       work_tree: this.#paths.work_dir,
       mirrors,
       signal: this.#signal,
+    }).catch((error: unknown) => {
+      if (!task.record.over_network) throw error;
+      log("warn", "clone_failed", messageOf(error), { task_id: task.id });
+      throw withoutServerWords(error, task.record);
     });
     const { base_commit, base_branch } = staged;
     this.#known.base_commit = base_commit;

@@ -22,7 +22,10 @@ export const ROUTES: readonly HttpRoute[] = [
   post("/tasks", {
     answer: { status: 202, schema: wire.SUBMITTED },
     doc: "Submits a task: `id`, `stage`, `links`",
-    ...takes(wire.SUBMIT_REQUEST, async (call, body) => tasks.accepted(await call.engine.submit(await body()))),
+    ...takes(
+      wire.SUBMIT_REQUEST,
+      async (call, body) => tasks.accepted(await call.engine.submit(await body(), tasks.submitter(call))),
+    ),
   }),
   get("/tasks", {
     answer: { status: 200, schema: wire.TASK_LIST },
@@ -71,12 +74,15 @@ export const ROUTES: readonly HttpRoute[] = [
   post("/tasks/<id>/retry", {
     answer: { status: 202, schema: wire.SUBMITTED },
     doc: "Submits it again, as a new task",
-    run: async (call) => tasks.accepted(await call.engine.retry(call.task())),
+    run: async (call) => tasks.accepted(await call.engine.retry(call.task(), tasks.submitter(call))),
   }),
   post("/queue", {
     answer: { status: 202, schema: wire.QUEUE_ITEM },
     doc: "Puts a task into the queue, which survives restarts",
-    ...takes(wire.SUBMIT_REQUEST, async (call, body) => json(await call.engine.enqueue(await body()), { status: 202 })),
+    ...takes(
+      wire.SUBMIT_REQUEST,
+      async (call, body) => json(await call.engine.enqueue(await body(), tasks.submitter(call)), { status: 202 }),
+    ),
   }),
   get("/queue", {
     answer: { status: 200, schema: wire.QUEUE_LIST },

@@ -2,6 +2,7 @@
  * Handlers of the routes of tasks, of the queue, and of the broker's health and metrics.
  */
 
+import type { Submitter } from "../api/engine.ts";
 import { ifNoneMatch } from "@std/http/etag";
 import { crypto } from "@std/crypto/crypto";
 import * as v from "valibot";
@@ -25,6 +26,11 @@ export const LIST_QUERY = {
   stage: v.picklist(STAGE_NAMES, `must be one of ${STAGE_NAMES.join(", ")}`),
 };
 export const LOG_QUERY = { follow: v.picklist(["0", "1"], "must be 0 or 1") };
+
+/** What a task may ask for depends on where it came from: `broker.addr` has callers that nothing is known of. */
+export function submitter({ context: { listener } }: Call): Submitter {
+  return listener.kind === "addr" ? { over_network: true } : {};
+}
 
 export function accepted({ id, stage }: TaskRecord): Response {
   const submitted: Submitted = { id, stage, links: taskLinks(id) };

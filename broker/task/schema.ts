@@ -73,6 +73,8 @@ export const TASK_ORDER = v.strictObject({
   ci_attempt: v.exactOptional(v.pipe(COUNT, v.minValue(1))),
   /** The item of the queue that it was made of. */
   queue_id: v.exactOptional(RANDOM_ID),
+  /** Present when it was submitted over `broker.addr`, or repeats a task that was: its repository has to be public. */
+  over_network: v.exactOptional(v.literal(true)),
 });
 export type TaskOrder = v.InferOutput<typeof TASK_ORDER>;
 

@@ -149,7 +149,11 @@ export class CheckWatch implements CiWatch {
     while (!signal.aborted) {
       let text: string | undefined;
       try {
-        const { id } = await engine.submit(request, { retry_of: record.id, ci_attempt });
+        const { id } = await engine.submit(request, {
+          retry_of: record.id,
+          ci_attempt,
+          ...(record.over_network && { over_network: true }),
+        });
         text = `retry ${ci_attempt} of ${max_attempts} began as ${id}`;
       } catch (error) {
         if (!hasCode(error, "at_capacity")) text = `retry ${ci_attempt} was refused: ${messageWithHint(error)}`;

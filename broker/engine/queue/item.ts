@@ -20,6 +20,8 @@ const ITEM = v.strictObject({
   /** Its place: items begin in the order of their numbers. */
   number: v.pipe(COUNT, v.minValue(1)),
   request: SUBMIT_REQUEST,
+  /** As in the order of its task. */
+  over_network: v.exactOptional(v.literal(true)),
   state: v.picklist(QUEUE_STATES),
   queued_at: TIME,
   updated_at: TIME,

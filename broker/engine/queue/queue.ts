@@ -7,6 +7,7 @@
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";
 import { hasCode, messageOf, TaskdError } from "../../../lib/errors.ts";
 import { fileError, makeDirectories, removeIfPresent, writeFileAtomic } from "../../../lib/fs.ts";
+import type { Submitter } from "../../api/engine.ts";
 import type { QueueItemView } from "../../api/wire.ts";
 import type { SubmitRequest, TaskRecord } from "../../task/schema.ts";
 import type { EngineOperations, TaskQueue } from "../engine_deps.ts";
@@ -127,7 +128,7 @@ export class DurableQueue implements TaskQueue {
    *
    * @throws {TaskdError} `overloaded` at {@linkcode MAX_QUEUED} or {@linkcode MAX_OPEN_BYTES}; `no_space`, `denied` or `unavailable`.
    */
-  async enqueue(request: SubmitRequest): Promise<QueueItemView> {
+  async enqueue(request: SubmitRequest, origin: Submitter = {}): Promise<QueueItemView> {
     const { clock, random = systemRandom } = this.#options;
     if (this.#waiting().length >= MAX_QUEUED) {
       throw new TaskdError("overloaded", `Cannot queue the task: ${MAX_QUEUED} wait already`, {
@@ -150,6 +151,7 @@ export class DurableQueue implements TaskQueue {
       id,
       number: ++this.#last,
       request,
+      ...origin,
       state: "queued",
       queued_at: now,
       updated_at: now,
@@ -251,7 +253,10 @@ export class DurableQueue implements TaskQueue {
   /** Begins an item; `vendor` refuses its agent's items, `store` those with its databases too, `full` all. */
   async #begin(item: QueueItem): Promise<"begun" | "vendor" | "store" | "full"> {
     try {
-      const record = await this.#options.engine.submit(item.request, { queue_id: item.id });
+      const record = await this.#options.engine.submit(item.request, {
+        queue_id: item.id,
+        ...(item.over_network && { over_network: true }),
+      });
       this.#follow(record);
       // Cancelled while its task was being made, and perhaps forgotten since.
       if ((this.#items.get(item.id)?.state ?? "cancelled") === "cancelled") {
