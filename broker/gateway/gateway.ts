@@ -19,7 +19,7 @@ import type { PriceBook } from "./prices.ts";
 import { Refusal } from "./refusal.ts";
 import { type MatchedRoute, matchRoute } from "./routes.ts";
 import { checkBody } from "./rules/mod.ts";
-import { parseStrictJson } from "./strict_json.ts";
+import { InvalidJson, parseStrictJson } from "../../lib/text/strict_json.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
 import { GATEWAY_PORT } from "../egress/ports.ts";
 
@@ -224,7 +224,7 @@ export class Gateway {
     using body = route.row.method === "POST" ? await readJsonBody(request, this.#body_memory) : undefined;
     if (!body) refuseBody(request);
     const { lane } = lease.options;
-    const model = body && checkBody(lane, route, parseStrictJson(body.bytes), lease.allow_tools);
+    const model = body && checkBody(lane, route, parsed(body.bytes), lease.allow_tools);
     const { prices } = this.#options;
     if (lease.ending.signal.aborted) throw new Refusal("unauthorized", "The task of this token has ended");
     // A model without a price never meets the budget; its requests are counted.
@@ -279,4 +279,14 @@ function defect(error: unknown): string {
 function refuseBody(request: IncomingMessage): void {
   const { "content-length": length = "0", "transfer-encoding": coding } = request.headers;
   if (length !== "0" || coding !== undefined) throw new Refusal("bad_request", "A request of this route has no body");
+}
+
+/** Agents cut what they send where they like: halves of surrogate pairs are the vendor's to take or refuse. */
+function parsed(bytes: Uint8Array): unknown {
+  try {
+    return parseStrictJson(bytes, { any_text: true });
+  } catch (error) {
+    if (!(error instanceof InvalidJson)) throw error;
+    throw new Refusal("bad_request", `The body ${error.message}`, error.field);
+  }
 }

@@ -11,9 +11,8 @@ import { readBounded } from "../../lib/http/body.ts";
 import type { RequestConnection } from "../../lib/http/server.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { InvalidJson, parseStrictJson } from "../../lib/text/strict_json.ts";
 import { MAX_BODY_BYTES } from "../api/wire.ts";
-import { Refusal } from "../gateway/refusal.ts";
-import { parseStrictJson } from "../gateway/strict_json.ts";
 import { RequestRefused } from "./statuses.ts";
 
 export type BodySchema = v.StrictObjectSchema<v.ObjectEntries, undefined>;
@@ -75,8 +74,8 @@ function parseStrict(bytes: Uint8Array): unknown {
   try {
     return parseStrictJson(bytes);
   } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
-    throw new TaskdError("invalid_request", error.message);
+    if (!(error instanceof InvalidJson)) throw error;
+    throw new TaskdError("invalid_request", `The body ${error.message}`);
   }
 }
 

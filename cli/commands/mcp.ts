@@ -1,6 +1,5 @@
 /** The command `taskd mcp`: the store's operations as tools of the Model Context Protocol, over stdin and stdout. */
 
-import process from "node:process";
 import { nextTurn } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { failure } from "../../lib/protocol/codec.ts";
@@ -8,12 +7,13 @@ import { VERSION } from "../../lib/version.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { loadMcpSdk, type McpCall } from "../mcp/sdk.ts";
+import { StdioTransport } from "../mcp/stdio.ts";
 import { TOOLS } from "../mcp/tools.ts";
 import type { Operations } from "../plan/operations.ts";
 
 /** Serves until its input ends or it is interrupted. Nothing but the protocol is written to stdout. */
 export async function run(_args: Args, io: Io, ops: Operations): Promise<undefined> {
-  const { CallToolRequestSchema, ListToolsRequestSchema, Server, StdioServerTransport } = await loadMcpSdk();
+  const { CallToolRequestSchema, ListToolsRequestSchema, JSONRPCMessageSchema, Server } = await loadMcpSdk();
   const server = new Server({ name: "taskd", version: VERSION }, { capabilities: { tools: {} } });
   server.setRequestHandler(ListToolsRequestSchema, () => ({
     tools: TOOLS.map(({ name, description, effect, input_schema, output_schema }) => ({
@@ -37,9 +37,9 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
   const ended = Promise.withResolvers<void>();
   server.onclose = () => ended.resolve();
   io.signal.addEventListener("abort", () => ended.resolve(), { once: true });
-  // The transport itself does not notice that its client is gone.
-  process.stdin.once("end", () => ended.resolve());
-  await server.connect(new StdioServerTransport());
+  const transport = new StdioTransport((value) => JSONRPCMessageSchema.safeParse(value).success);
+  transport.ended.then(ended.resolve);
+  await server.connect(transport);
   io.note(`taskd: serving ${TOOLS.length} tools on stdin and stdout`);
   await ended.promise;
   // A client that has ended its input still reads the answers: a request is handed on, and an answer written, a turn

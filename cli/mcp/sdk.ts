@@ -23,9 +23,9 @@ export interface McpCall {
 
 export interface McpSdk {
   Server: new (self: { name: string; version: string }, options: { capabilities: { tools: object } }) => McpServer;
-  StdioServerTransport: new () => object;
   CallToolRequestSchema: object;
   ListToolsRequestSchema: object;
+  JSONRPCMessageSchema: { safeParse(value: unknown): { success: boolean } };
 }
 
 /** With its version: an import map does not apply to a computed name in an installed package. */
@@ -33,6 +33,6 @@ export const MCP_SDK: string = "npm:@modelcontextprotocol/sdk@1.32.2";
 
 /** Loads the SDK; the first time it may have to be downloaded. */
 export async function loadMcpSdk(): Promise<McpSdk> {
-  const parts = ["server/index.js", "server/stdio.js", "types.js"].map((part) => import(`${MCP_SDK}/${part}`));
+  const parts = ["server/index.js", "types.js"].map((part) => import(`${MCP_SDK}/${part}`));
   return Object.assign({}, ...await Promise.all(parts));
 }

@@ -7,7 +7,7 @@
  */
 
 import { asKnownError, TaskdError } from "../errors.ts";
-import { parseJson } from "../text/json.ts";
+import { InvalidJson, parseStrictJson } from "../text/strict_json.ts";
 import type { FailureMessage, RequestId } from "./messages.ts";
 
 /** The longest `id`, in UTF-16 units. */
@@ -30,8 +30,13 @@ export interface DecodedRequest {
 /** Reads the text of a request. Never throws; `text` is undefined when it was not UTF-8. */
 export function decodeRequest(text: string | undefined): DecodedRequest {
   if (text === undefined) return { request: invalid("it is not UTF-8") };
-  const value = parseJson(text);
-  if (value === undefined) return { request: invalid("it is not JSON", "Send one JSON object per line") };
+  let value: unknown;
+  try {
+    value = parseStrictJson(text);
+  } catch (error) {
+    if (!(error instanceof InvalidJson)) throw error;
+    return { request: invalid(`it ${error.message}`, "Send one JSON object per line") };
+  }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     return { request: invalid("it is not a JSON object", "Send one JSON object per line") };
   }

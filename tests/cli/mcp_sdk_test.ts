@@ -1,11 +1,13 @@
 import { assertEquals } from "@std/assert";
 import { Server } from "@modelcontextprotocol/sdk/server/index.js";
-import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
+import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import {
   type CallToolRequest,
   CallToolRequestSchema,
+  JSONRPCMessageSchema,
   ListToolsRequestSchema,
 } from "@modelcontextprotocol/sdk/types.js";
+import type { StdioTransport } from "../../cli/mcp/stdio.ts";
 import { loadMcpSdk, type McpCall, type McpSdk, type McpServer } from "../../cli/mcp/sdk.ts";
 
 // The product names no type of the SDK, for the reason that sdk.ts gives: this calls the SDK's own types as cli/ does.
@@ -15,7 +17,7 @@ Deno.test("the types of the MCP SDK that are written down are the SDK's own", as
     self,
     options,
   ) => new Server(self, options);
-  const connect: (server: Server, transport: StdioServerTransport) => ReturnType<McpServer["connect"]> = (
+  const connect: (server: Server, transport: StdioTransport & Transport) => ReturnType<McpServer["connect"]> = (
     server,
     transport,
   ) => server.connect(transport);
@@ -23,7 +25,7 @@ Deno.test("the types of the MCP SDK that are written down are the SDK's own", as
     name,
     ...(given === undefined ? {} : { arguments: given }),
   });
-  const parts: Omit<McpSdk, "Server"> = { StdioServerTransport, CallToolRequestSchema, ListToolsRequestSchema };
+  const parts: Omit<McpSdk, "Server"> = { JSONRPCMessageSchema, CallToolRequestSchema, ListToolsRequestSchema };
   const server = make({ name: "taskd", version: "1" }, { capabilities: { tools: {} } });
   await server.close();
   assertEquals(typeof connect, "function");

@@ -59,6 +59,35 @@ Deno.test("taskd mcp lists its tools and marks those that only read", async () =
   assertMatch(stderr, /serving \d+ tools/);
 });
 
+Deno.test("taskd mcp answers every line that is no message, with its id where it has one", async () => {
+  await using place = await makePlace();
+  const call = (given: string, id = "7") =>
+    `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"create","arguments":${given}}}`;
+  const lines = [
+    call('{"db":"one","db":"two"}'),
+    call('{"db":"one"}', '8,"id":9'),
+    call('{"db":"\\ud83d"}', '"a"'),
+    call('{"db":"one","ttl_ms":1e999}'),
+    "not JSON",
+    '{"id":10,"method":"tools/list"}',
+    "[]",
+    call(`{"db":"${"x".repeat(1 << 20)}"}`),
+    call('{"db":"shop"}', "11"),
+    "unfinished",
+  ];
+  const { code, stdout } = await place.taskdWith(lines.join("\n"), "mcp");
+  const answers = stdout.trim().split("\n").map((line) => JSON.parse(line));
+  assertEquals(
+    answers.filter(({ error }) => error !== undefined).map(({ id, error }) => [id, error.code]),
+    [[7, -32700], [9, -32700], ["a", -32700], [7, -32700], [null, -32700], [10, -32600], [null, -32600], [
+      null,
+      -32600,
+    ], [null, -32700]],
+  );
+  assertEquals(answers.find(({ id }) => id === 11).result.structuredContent.txid, 1);
+  assertEquals([code, (await place.json(["databases"])).databases], [0, [{ db: "shop", branches: 1 }]]);
+});
+
 Deno.test("no tool of taskd mcp reads or decides what waits for approval: its clients are agents", () => {
   const gate = /approve|deny|pending|review|task|brief|kill|push/;
   assertEquals(TOOLS.map(({ name }) => name).filter((name) => gate.test(name)), []);

@@ -10,7 +10,7 @@ const HOMES: readonly { what: string; pattern: RegExp; files: Readonly<Record<st
     files: {
       "lib/text/json.ts": "the home",
       "lib/store/salvage_ref.ts": "parts of a damaged text, among which a bad one is left out",
-      "broker/gateway/strict_json.ts": "says at which character the text is wrong",
+      "lib/text/strict_json.ts": "says at which character the text is wrong",
       "broker/task/rows.ts": "one of two things that may be wrong with a row",
     },
   },
