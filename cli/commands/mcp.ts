@@ -1,11 +1,12 @@
 /** The command `taskd mcp`: the store's operations as tools of the Model Context Protocol, over stdin and stdout. */
 
-import { nextTurn } from "../../lib/clock.ts";
+import { nextTurn, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { failure } from "../../lib/protocol/codec.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
+import { Confirmations } from "../mcp/confirmations.ts";
 import { loadMcpSdk, type McpCall } from "../mcp/sdk.ts";
 import { StdioTransport } from "../mcp/stdio.ts";
 import { TOOLS } from "../mcp/tools.ts";
@@ -24,9 +25,10 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
       annotations: { readOnlyHint: effect === "reads", destructiveHint: effect === "destroys", openWorldHint: false },
     })),
   }));
+  const confirmations = new Confirmations(systemRandom);
   const running = new Set<Promise<unknown>>();
   server.setRequestHandler(CallToolRequestSchema, async ({ params }) => {
-    const answer = call(params, io, ops);
+    const answer = call(params, io, { ops, confirmations });
     running.add(answer);
     try {
       return await answer;
@@ -53,12 +55,16 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
 }
 
 /** Runs one tool; never rejects. */
-async function call({ name, arguments: given = {} }: McpCall, io: Io, ops: Operations) {
+async function call(
+  { name, arguments: given = {} }: McpCall,
+  io: Io,
+  { ops, confirmations }: { ops: Operations; confirmations: Confirmations },
+) {
   const text = (value: object) => ({ content: [{ type: "text" as const, text: JSON.stringify(value) }] });
   try {
     const found = TOOLS.find((tool) => tool.name === name);
     if (!found) throw new TaskdError("unknown_op", `There is no tool ${JSON.stringify(name.slice(0, 100))}`);
-    const answer = await found.run(ops, given);
+    const answer = await found.run(ops, given, confirmations);
     return { ...text(answer), structuredContent: answer };
   } catch (error) {
     if (!(error instanceof TaskdError)) io.note(`taskd: defect: ${(error as Error).stack ?? String(error)}`);

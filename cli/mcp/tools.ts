@@ -8,6 +8,7 @@ import { type AnyFields, objectSchema, OPS } from "../../lib/protocol/operations
 import { parseArgs } from "../../lib/protocol/parse_args.ts";
 import { DEFAULT_BRANCH } from "../../lib/store/names.ts";
 import type { Operations } from "../plan/operations.ts";
+import type { Confirmations } from "./confirmations.ts";
 
 /** What a tool does to the store; clients see it. */
 export type Effect = "reads" | "adds" | "destroys";
@@ -19,7 +20,7 @@ export interface Tool {
   /** JSON schemas of its arguments and of its result. */
   input_schema: object;
   output_schema: object;
-  run(ops: Operations, args: Record<string, unknown>): Promise<object>;
+  run(ops: Operations, args: Record<string, unknown>, confirmations: Confirmations): Promise<object>;
 }
 
 /** The operations that are tools, in the order in which clients list them. */
@@ -52,7 +53,22 @@ const EFFECTS: { readonly [O in CallableOp]?: Effect } = {
   close: "adds",
 };
 
-export const TOOLS: readonly Tool[] = (Object.entries(EFFECTS) as [CallableOp, Effect][]).map(toolOf);
+export const TOOLS: readonly Tool[] = (Object.entries(EFFECTS) as [CallableOp, Effect][]).map(toolOf).map((tool) =>
+  tool.name === "destroy" ? confirmed(tool) : tool
+);
+
+/** A tool that takes two calls: what a model sets by itself confirms nothing. */
+function confirmed(tool: Tool): Tool {
+  const { confirm: _confirm, ...fields } = OPS.destroy.fields;
+  const confirmation = { type: "string", description: "what the answer to a call without it gave" };
+  const schema = objectSchema(fields as AnyFields);
+  return {
+    ...tool,
+    description: `${tool.description} Takes two calls: the first destroys nothing, and answers what would go.`,
+    input_schema: { ...schema, properties: { ...schema.properties, confirmation }, additionalProperties: false },
+    run: (ops, args, confirmations) => confirmations.destroy(ops, args),
+  };
+}
 
 function toolOf([op, effect]: [CallableOp, Effect]): Tool {
   const { summary, fields, answer } = OPS[op];

@@ -109,7 +109,7 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
     summary: "Offer the store to coding agents as tools of the Model Context Protocol",
     details:
       "It speaks the protocol on stdin and stdout. The daemon does the work when one is alive; live sessions need " +
-      "one.",
+      "one. destroy takes two calls: the first answers what would go, with a confirmation for the second.",
     examples: [{ words: "mcp --store ~/.taskd/store", why: "What to enter as the command of an MCP server" }],
     makes_store: true,
     ...ON_BRANCHES,

@@ -110,6 +110,25 @@ Deno.test("an agent makes a database, and gets its answer though its input has e
   assertEquals(reported(later.get(4)).branch.db, "shop");
 });
 
+Deno.test("an agent destroys nothing in one call, whatever it sets", async () => {
+  await using place = await makePlace();
+  await place.json(["create", "shop"]);
+  await place.json(["fork", "shop", "try"]);
+  const { answers } = await ask(place, [
+    call(1, "destroy", { db: "shop", branch: "try", confirm: true }),
+    call(2, "destroy", { db: "shop", branch: "try", confirmation: "yes", safety: false }),
+    call(3, "destroy", { db: "shop", branch: "try" }),
+  ]);
+  assertEquals([1, 2, 3].map((id) => reported(answers.get(id)).code), [
+    "invalid_request",
+    "unconfirmed",
+    "unconfirmed",
+  ]);
+  assertStringIncludes(reported(answers.get(3)).hint, "Ask the person");
+  const { branches } = await place.json(["branches", "shop"]) as { branches: { branch: string }[] };
+  assertEquals(branches.map(({ branch }) => branch).sort(), ["main", "try"]);
+});
+
 Deno.test("wrong arguments and unknown tools are errors with their code and hint", async () => {
   await using place = await makePlace();
   const { answers } = await ask(place, [

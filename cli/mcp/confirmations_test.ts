@@ -1,0 +1,72 @@
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { TaskdError } from "../../lib/errors.ts";
+import type { Operations } from "../plan/operations.ts";
+import { Confirmations } from "./confirmations.ts";
+import { TOOLS } from "./tools.ts";
+
+/** A branch at a transaction; destroys are recorded. */
+class OneBranch {
+  txid = 3;
+  readonly destroyed: object[] = [];
+  readonly call = ((op: string, args: object) => {
+    if (op === "destroy") this.destroyed.push(args);
+    const branch = { lineage: "a", txid: this.txid, checkpoints: [{}, {}], state: "idle" };
+    return Promise.resolve(op === "status" ? { branch } : { db: "shop", branch: "try" });
+  }) as unknown as Operations["call"];
+}
+
+let drawn = 0;
+const random = (length: number) => new Uint8Array(length).fill(++drawn);
+
+/** The confirmation that a refused call gives. */
+async function refused(confirmations: Confirmations, ops: OneBranch, args: Record<string, unknown>): Promise<string> {
+  const error = await assertRejects(() => confirmations.destroy(ops, args), TaskdError);
+  assertEquals(error.code, "unconfirmed");
+  return /confirmation: "(\w+)"/.exec(error.hint!)![1]!;
+}
+
+const CALL = { db: "shop", branch: "try" };
+
+Deno.test("destroy takes a second call with what the first one answered, once", async () => {
+  const [ops, confirmations] = [new OneBranch(), new Confirmations(random)];
+  const error = await assertRejects(() => confirmations.destroy(ops, CALL), TaskdError);
+  assertStringIncludes(error.message, "at transaction 3, with 2 checkpoints");
+  assertStringIncludes(error.message, "kept as another branch");
+  const confirmation = await refused(confirmations, ops, CALL);
+  assertEquals(ops.destroyed, []);
+  await confirmations.destroy(ops, { ...CALL, confirmation });
+  assertEquals(ops.destroyed, [{ ...CALL, confirm: true }]);
+  await refused(confirmations, ops, { ...CALL, confirmation });
+  assertEquals(ops.destroyed.length, 1);
+});
+
+Deno.test("a confirmation is of the same arguments, and of the branch as it was", async () => {
+  const [ops, confirmations] = [new OneBranch(), new Confirmations(random)];
+  const confirmation = await refused(confirmations, ops, CALL);
+  for (
+    const args of [{ safety: false }, { force: true }, { branch: "other" }, { confirmation: "" }, { confirmation: 1 }]
+  ) {
+    await refused(confirmations, ops, { ...CALL, confirmation, ...args });
+  }
+  ops.txid++;
+  await refused(confirmations, ops, { ...CALL, confirmation });
+  ops.txid--;
+  await refused(new Confirmations(random), ops, { ...CALL, confirmation });
+  assertEquals(ops.destroyed, []);
+  await confirmations.destroy(ops, { ...CALL, confirmation });
+  const all = await assertRejects(() => confirmations.destroy(ops, { ...CALL, safety: false }), TaskdError);
+  assertStringIncludes(all.message, "gone for good");
+});
+
+Deno.test("a flag that a model sets confirms nothing, and open confirmations are bounded", async () => {
+  const [ops, confirmations] = [new OneBranch(), new Confirmations(random)];
+  const error = await assertRejects(() => confirmations.destroy(ops, { ...CALL, confirm: true }), TaskdError);
+  assertEquals(error.code, "invalid_request");
+  const first = await refused(confirmations, ops, CALL);
+  for (let at = 0; at < 100; at++) await refused(confirmations, ops, CALL);
+  await refused(confirmations, ops, { ...CALL, confirmation: first });
+  assertEquals(ops.destroyed, []);
+  const { input_schema } = TOOLS.find(({ name }) => name === "destroy")!;
+  const properties = Object.keys((input_schema as { properties: object }).properties);
+  assertEquals([properties.includes("confirmation"), properties.includes("confirm")], [true, false]);
+});
