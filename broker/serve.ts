@@ -39,7 +39,9 @@ import type { SandboxRuntime } from "./sandbox/runtime.ts";
 import { readKeys } from "./settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "./settings/load.ts";
 import { readPrivateFile } from "./settings/private_file.ts";
+import { requireOwnRoots } from "./settings/roots.ts";
 import { closeDirectory } from "./settings/seed.ts";
+import { requireTrusted } from "../lib/trusted_path.ts";
 import { startWarnings } from "./settings/warnings.ts";
 import { claimHome, explainForeignSocket, healthOverSocket } from "./client/lifecycle.ts";
 import { TaskStore } from "./task/task_store.ts";
@@ -101,6 +103,7 @@ const CREDENTIAL_VARIABLES = [...HOST_VARIABLES, ...TOKEN_VARIABLES, "SSH_AUTH_S
 export async function serveBroker(options: ServeBrokerOptions): Promise<RunningBroker> {
   const { home, signal, clock = systemClock, random = systemRandom, overrides = {} } = options;
   await using cleanup = new AsyncDisposableStack();
+  requireTrusted(taskdHome(home), "home");
   const lock = await claimHome(home, clock);
   cleanup.defer(() => lock.release());
   closeDirectory(taskdHome(home));
@@ -174,6 +177,7 @@ async function openHost(options: OpenOptions): Promise<Host> {
   const { home, env, clock, random, cleanup } = options;
   const resolved = await loadSettings({ home, env });
   const { settings } = resolved;
+  requireOwnRoots(settings, home);
   const json = settings.log_json || options.terminal !== true;
   const { log, hide } = createLog({ json, clock, write: options.write });
   const lanes = openLanes({ resolved, home, env, key_file: await readKeys(home), clock, log });
@@ -269,6 +273,7 @@ async function openEngine(
   const queue_dir = `${taskdHome(home)}/queue`;
   // What a broker was writing when it was killed; nothing is being written there now.
   for (const directory of [settings.audit_root, `${settings.audit_root}/global`, queue_dir]) {
+    requireTrusted(directory, "root");
     removeUnfinished(directory);
   }
   const operator_env = Object.fromEntries(CREDENTIAL_VARIABLES.map((name) => [name, env(name)]));

@@ -93,7 +93,8 @@ export function requireTrusted(path: string, name: TrustRuleName, owner?: number
     requireOwner(info, path, { ...TRUST_RULES[name], of_root: true }, uid);
     const target = Deno.realPathSync(path);
     visitAbove(target, name, uid);
-    return requireRule(Deno.lstatSync(target), target, name, uid);
+    // By the name that this process may have a permission for.
+    return requireRule(Deno.statSync(path), target, name, uid);
   } catch (error) {
     if (!(error instanceof TaskdError) && fileErrorCode(error) === "not_found") return undefined;
     throw fileError(error, `Cannot use ${path}`);
@@ -151,14 +152,19 @@ function checkRule(info: Deno.FileInfo, path: string, rule: TrustRule, uid: numb
   const { type, forbidden, others, otherwise } = rule;
   const is = { file: info.isFile, directory: info.isDirectory, socket: info.isSocket === true };
   if (!is[type]) {
-    throw refused(path, `it is ${info.isSymlink ? "a link" : "something else"} and not a ${type}`, otherwise);
+    const needed = type === "file" ? "regular file" : type;
+    throw refused(path, `it is ${info.isSymlink ? "a link, " : ""}not a ${needed}`, otherwise);
   }
   requireOwner(info, path, rule, uid);
   const mode = info.mode ?? 0;
   if ((mode & forbidden) === 0) return info;
   const shown = (mode & 0o7777).toString(8).padStart(4, "0");
-  const mended = (mode & 0o777 & ~forbidden).toString(8);
-  throw refused(path, `${others} (mode ${shown})`, `run: chmod ${mended} ${shellWord(path)}, or ${otherwise}`);
+  const mended = (mode & 0o777 & ~(forbidden | CHANGE.forbidden)).toString(8);
+  throw refused(
+    path,
+    `${others} (mode ${shown})`,
+    `run: chmod ${mended} ${shellWord(path)}${type === "file" ? "" : `, or ${otherwise}`}`,
+  );
 }
 
 function requireOwner(

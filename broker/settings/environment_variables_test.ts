@@ -27,7 +27,16 @@ Deno.test("a program with permission for these variables alone can load the file
       console.log((await loadSettings({ home: ${JSON.stringify(home)}, env, uid: 1 })).settings.log_json);`;
     await Deno.writeTextFile(`${home}/program.ts`, program);
     const config = new URL("../../deno.json", import.meta.url).pathname;
-    const args = ["run", "--no-prompt", "--no-check", "--config", config, "--allow-read", "--allow-import"]
+    const args = [
+      "run",
+      "--no-prompt",
+      "--no-check",
+      "--config",
+      config,
+      "--allow-read",
+      "--allow-import",
+      "--allow-sys=uid",
+    ]
       .concat(`--allow-env=${configurationVariables().join(",")}`, `${home}/program.ts`);
     const { stdout, stderr } = await new Deno.Command(Deno.execPath(), { args }).output();
     assertEquals(new TextDecoder().decode(stdout), "true\n", new TextDecoder().decode(stderr));

@@ -7,38 +7,30 @@ import { TaskdError } from "../../lib/errors.ts";
 import { randomHex, systemRandom } from "../../lib/clock.ts";
 import { parentOf } from "../../lib/real_path.ts";
 import { fileError, fileErrorCode, fsyncDirectory, removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
-import { shellWord } from "../../lib/text/shell_word.ts";
+import { requireRule, requireTrusted } from "../../lib/trusted_path.ts";
 
 const MAX_BYTES = 4_194_304;
 
-/** What others may not do: not even read credentials, not change the configuration. */
-const FORBIDDEN = {
-  secret: { bits: 0o077, what: "other users can reach it" },
-  own: { bits: 0o022, what: "other users can change it" },
-};
-export type Privacy = keyof typeof FORBIDDEN;
+/** What is made sure of, beside the owner: that others cannot even read credentials, or not change the configuration. */
+const RULES = { secret: "secret", own: "settings" } as const;
+export type Privacy = keyof typeof RULES;
 
 /** Reads a file below the user's directory; undefined when it does not exist. */
 export type ReadFile = (path: string, privacy: Privacy) => Promise<string | undefined>;
 
 /**
  * @returns undefined when there is none.
- * @throws {TaskdError} `denied` when others may do what `privacy` rules out, with the chmod to run; `invalid_config`
- * when it is not a regular file, too large or not UTF-8; an error of the system otherwise.
+ * @throws {TaskdError} `denied` when it, or what leads to it, is another user's, is no file, or others may do what
+ * `privacy` rules out, with what to do; `invalid_config` when it is too large or not UTF-8; an error of the system
+ * otherwise.
  */
 export async function readPrivateFile(path: string, privacy: Privacy): Promise<string | undefined> {
   const attempted = `Cannot read ${path}`;
   try {
     // Opening a pipe would wait. The checks that count are those of the open file.
-    if (!Deno.statSync(path).isFile) throw new TaskdError("invalid_config", `${attempted}: it is not a regular file`);
+    if (requireTrusted(path, RULES[privacy]) === undefined) return undefined;
     using file = Deno.openSync(path);
-    const { mode, size, isFile } = file.statSync();
-    const { bits, what } = FORBIDDEN[privacy];
-    if (mode !== null && (mode & bits) !== 0) {
-      throw new TaskdError("denied", `${attempted}: ${what} (mode ${(mode & 0o777).toString(8).padStart(4, "0")})`, {
-        hint: `Run: chmod 600 ${shellWord(path)}`,
-      });
-    }
+    const { size, isFile } = requireRule(file.statSync(), path, RULES[privacy]);
     if (!isFile || size > MAX_BYTES) {
       throw new TaskdError("invalid_config", `${attempted}: it must be a file of at most ${MAX_BYTES} bytes`);
     }

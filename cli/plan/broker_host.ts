@@ -7,6 +7,7 @@ import { configurationVariables } from "../../broker/settings/environment_variab
 import { notifyPrograms } from "../../broker/engine/notify.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { EGRESS_VARIABLE, RUNTIME_DIR_VARIABLE, taskdHome } from "../../broker/settings/load.ts";
+import { ROOTS } from "../../broker/settings/roots.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { isBucket, storeDirectory } from "./locations.ts";
 import { ownBroker } from "../../broker/client/home_lock.ts";
@@ -63,7 +64,7 @@ export async function hostPlace({ home, entry, env, absolute, settings, store }:
   const egress = env(EGRESS_VARIABLE);
   const spelled = egress?.startsWith("~/") ? `${home}/${egress.slice(2)}` : egress;
   const runtime_dir = env(RUNTIME_DIR_VARIABLE);
-  const roots = settings === undefined ? [] : ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
+  const roots = settings === undefined ? [] : ROOTS;
   const live = await liveSocket(home);
   const programs = programPlaces(env("PATH"), Deno.uid());
   const compat = settings?.compat.api_key_env;

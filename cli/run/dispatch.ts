@@ -60,7 +60,7 @@ export async function dispatch(
     if (plan.flags["print-permissions"] === true) return printPermissions(plan, spec.needs(plan));
     for (const directory of directoriesToMake(plan, spec)) await makeStoreDirectory(directory);
     needs = spec.needs(plan);
-    requireOwnSockets(needs);
+    requireOwnPlaces(needs, spec);
   } catch (error) {
     return reportFailure(error, processIo({ flags: { json: asksForJson(argv) } }, new AbortController().signal));
   }
@@ -82,9 +82,13 @@ async function understand(argv: readonly string[], entry: string): Promise<{ pla
   return { plan: { ...await planCall(call, launch), ...host }, spec: call.spec };
 }
 
-/** Makes sure of what leads to the sockets that a command may use: the command itself may inspect nothing but the sockets. */
-function requireOwnSockets({ net }: PermissionSet): void {
+/**
+ * Makes sure of what leads to the sockets that a command may use, and to what a broker writes: the command itself may
+ * inspect nothing above.
+ */
+function requireOwnPlaces({ net, write }: PermissionSet, { name }: CommandSpec): void {
   for (const item of net) if (item.startsWith("unix:/")) requireTrustedAbove(item.slice("unix:".length), "socket");
+  if (name === "start") { for (const path of write) requireTrustedAbove(path, "root"); }
 }
 
 /** What the call may write to, and the command itself could not make: it is not allowed to touch what is above. */

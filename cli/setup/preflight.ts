@@ -14,6 +14,7 @@ import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import { apiKey, readKeys } from "../../broker/settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
+import { requireOwnRoots, ROOTS } from "../../broker/settings/roots.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
 import { askProgram, findProgram } from "../../broker/sandbox/host_programs.ts";
@@ -43,7 +44,8 @@ export async function preflight(options: PreflightOptions): Promise<ResolvedSett
   const text = await readPrivateFile(prices, "own");
   if (text !== undefined) parsePriceFile(text, prices);
   const { settings } = resolved;
-  for (const name of ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const) tryDirectory(settings[name]);
+  requireOwnRoots(settings, home);
+  for (const name of ROOTS) tryDirectory(settings[name]);
   prepareSocketFolder(settings.broker.socket);
   tryAddress(settings, options.live);
   await tryRuntime(settings, options);

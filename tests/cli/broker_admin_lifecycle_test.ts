@@ -229,6 +229,27 @@ Deno.test("two homes of a user share no broker: the second is refused, and its c
   assertEquals((await broker.ended()).code, 0);
 });
 
+Deno.test("start refuses places that another user could choose, and changes none of them", async () => {
+  await using place = await makeBrokerPlace();
+  Deno.mkdirSync(`${place.base}/etc`);
+  Deno.writeTextFileSync(`${place.base}/etc/passwd`, "");
+  Deno.chmodSync(`${place.base}/etc`, 0o755);
+  for (const root of ["stage_root: /", `audit_root: ${place.base}/etc`, `cache_root: ${place.home}`]) {
+    await configure(place, `${EMBEDDED}${root}\n`);
+    const refused = await place.json(["start"], 1);
+    assertEquals(refused.code, "denied", root);
+    assertStringIncludes(String(refused.error), `as ${root.split(":")[0]}`);
+  }
+  assertEquals(Deno.statSync(`${place.base}/etc`).mode! & 0o777, 0o755);
+  await configure(place, EMBEDDED);
+  Deno.chmodSync(place.home, 0o777);
+  const refused = await place.json(["start"], 1);
+  assertEquals([refused.code, refused.hint], [
+    "denied",
+    `Run: chmod 755 ${place.home}, or move it away and make one of your own`,
+  ]);
+});
+
 Deno.test("a start with a closed stdout serves", async () => {
   await using place = await makeBrokerPlace();
   await configure(place, EMBEDDED);

@@ -284,6 +284,7 @@ Deno.test("each command of the broker's owner has exactly the permissions that i
   assertEquals(await set("init"), { ...none, read: [directory], write: [directory] });
   assertEquals(await set("stop"), {
     ...none,
+    sys: ["uid"],
     read: [socket, `${directory}/daemon.lock`],
     write: [socket],
     net: [`unix:${socket}`],
@@ -302,6 +303,7 @@ Deno.test("each command of the broker's owner has exactly the permissions that i
   const service = await set("service", "print");
   assertEquals(service.net, []);
   const start = await set("start");
-  assertEquals([start.net, start.run, start.ffi], [[`unix:${socket}`, "*"], ["*"], []]);
+  const store = `unix:${directory}/store/taskd.sock`;
+  assertEquals([start.net, start.run, start.ffi], [[`unix:${socket}`, "*", store], ["*"], []]);
   assert(start.write!.every((path) => path.startsWith(place.base)), String(start.write));
 });
