@@ -9,6 +9,7 @@ import { RawClient } from "./raw_client.ts";
 const RIGHT: Record<string, unknown> = {
   name: "nothing-of-that-name",
   address: "nothing-of-that-name",
+  point: "txid:1",
   string: "text",
   boolean: false,
   "absolute path": "/nonexistent/folder/file.db",
@@ -28,6 +29,7 @@ const RIGHT: Record<string, unknown> = {
 const WRONG: Record<string, unknown[]> = {
   name: ["", "-x", ".x", "a..b", "A", "a/b", "a@b", "a\0b", "x".repeat(129), "x".repeat(900_000)],
   address: ["", "@", "a@", "a@b@c@d", "../x", "A", "x".repeat(900_000)],
+  point: ["", "A", "txid:", "age:soon", "time:never", "../x", "a\0b", "x".repeat(129), "x".repeat(900_000)],
   string: ["a\0b", "x".repeat(4097), "x".repeat(900_000)],
   boolean: ["true", 1, "x".repeat(900_000)],
   "absolute path": ["", "relative", "a\0b", "/a\0b", `/${"x".repeat(4095)}`, "x".repeat(900_000)],

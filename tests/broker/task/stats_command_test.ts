@@ -183,7 +183,7 @@ Deno.test("stats may read the records, speak to the broker's socket, and nothing
     net: `unix:${place.socket}`,
     run: "nothing",
     env: "nothing",
-    sys: "nothing",
+    sys: "uid",
     ffi: "nothing",
     import: "nothing",
   });
