@@ -285,10 +285,12 @@ export declare class BrokerClient {
    * `seen`: what was shown, for the record.
    * @throws {TaskdError} `not_found`, `wrong_state`, `stale_diff`, `altered`, `expired`, `not_acknowledged` (`NotAcknowledged`, with what is missing).
    */
-  approve(
-    id: string,
-    request: { diff_sha256: string; acknowledge: readonly string[]; seen?: Seen | undefined },
-  ): Promise<void>;
+  approve(id: string, request: {
+    diff_sha256: string;
+    acknowledge: readonly string[];
+    seen?: Seen | undefined;
+    decide?: DecideRequest | undefined;
+  }): Promise<void>;
 
   /**
    * Refuses what waits for approval.
@@ -302,7 +304,7 @@ export declare class BrokerClient {
    *
    * @throws {TaskdError} `not_found`, `wrong_state`.
    */
-  push(id: string): Promise<void>;
+  push(id: string, request?: { decide?: DecideRequest | undefined }): Promise<void>;
 
   /**
    * Ends a task in any stage before its push, or gives up an approved change that waits to land.
@@ -458,11 +460,15 @@ export type TaskView = {
     acknowledged: string[];
     /** What was shown before, as the client reports it. */
     seen?: Seen | undefined;
+    /** What they decided of the gate's conflicts, one by one. */
+    decisions?: undefined | Decision[];
   };
   /** Who denied it, gave it up, or ended it before the gate. */
   ended_by?: Decider | undefined;
   /** The last time that a person asked for another round of the push, and who. */
   push_asked?: undefined | { at: string; by: Decider };
+  /** What was decided last of conflicts that were met between the push and the data. */
+  decisions?: undefined | Decision[];
   /** Branches that pushes were begun to, the last one last; each may have arrived. */
   push_attempts: PushAttempt[];
   /** When the last of them was begun. */
@@ -636,6 +642,19 @@ export type Seen = ({
   of: number;
 })[];
 
+/** How a person decides conflicts: single ones, then all the others. */
+export type DecideRequest = {
+  prefer?: undefined | "ours" | "theirs";
+  /** Without `db` of whichever database has it; without `column` of the whole row. */
+  resolve?: undefined | ({
+    take: "ours" | "theirs";
+    table: string;
+    key?: undefined | { [key: string]: StoredValue };
+    column?: undefined | string;
+    db?: undefined | string;
+  })[];
+};
+
 /** The answer to `POST /admin/prune`. */
 export type Pruned = {
   /** Ids of the tasks that were removed, or would be. */
@@ -780,6 +799,8 @@ export type Gate = {
   second_look: string[];
   /** Milliseconds until the task is denied without an answer; 0 is never. */
   timeout_ms: number;
+  /** What was found in conflict when the change was approved before and was to land; decided with the next approval. */
+  conflicts?: undefined | DatabaseConflicts[];
   /** Everything that the digest covers; absent from gates of versions up to 0.1.0. */
   binding?: Binding | undefined;
 };
@@ -790,6 +811,16 @@ export type Decider = {
   via: "command line" | "socket" | "HTTP" | "page" | "approval_timeout";
   /** Who can come in there. */
   who: string;
+};
+
+/** The decision of one conflict, which holds while the base has what was seen: `ours`, null for nothing. */
+export type Decision = {
+  take: "ours" | "theirs";
+  ours: null | { [key: string]: StoredValue };
+  table: string;
+  key?: undefined | { [key: string]: StoredValue };
+  column?: undefined | string;
+  db: string;
 };
 
 /** A push that is about to be tried. */
@@ -983,6 +1014,23 @@ export type QueueState =
   | "ci_failed"
   | "dead_letter";
 
+/**
+ * A value of a row, or SQL. Integers and reals that JSON cannot hold are text; a long text and a blob come as a part, with
+ * its place, the size of the whole and its SHA-256.
+ */
+export type StoredValue = null | string | number | { integer: string } | { real: string } | {
+  bytes: number;
+  at?: undefined | number;
+  sha256?: undefined | string;
+  text: string;
+  hex?: undefined | string;
+} | {
+  bytes: number;
+  at?: undefined | number;
+  sha256?: undefined | string;
+  hex: string;
+};
+
 /** A setting; another version of the program may have others. */
 export type PolicyField = { setting: string; value: ShownValue; source: string };
 
@@ -1037,6 +1085,18 @@ export type GroupTally = Tally & { name: string };
 /** One day in UTC, `2026-01-31`; `usd` is metered by the broker. */
 export type DayFigures = { day: string; tasks: number; usd: number };
 
+/** What keeps the change to a database from landing. */
+export type DatabaseConflicts = {
+  db: string;
+  base: string;
+  /** Where the base stood. */
+  txid: number;
+  /** The first of them. */
+  conflicts: Conflict[];
+  /** How many there are. */
+  total: number;
+};
+
 /** The fields are those of docs/explanation/approval.md. */
 export type Binding = {
   format: "taskd approval 1";
@@ -1080,6 +1140,8 @@ export type Binding = {
   policy_sha256: string;
   egress_sha256: string;
   settings_sha256: string;
+  /** Of the gate's conflicts, where it has some. */
+  conflicts_sha256?: undefined | string;
 };
 
 /** How one command of a profile ended, by its exit code alone. */
@@ -1090,23 +1152,6 @@ export type CommandEvidence = {
   /** Absent when it was ended. */
   exit_code?: undefined | number;
   duration_ms: number;
-};
-
-/**
- * A value of a row, or SQL. Integers and reals that JSON cannot hold are text; a long text and a blob come as a part, with
- * its place, the size of the whole and its SHA-256.
- */
-export type StoredValue = null | string | number | { integer: string } | { real: string } | {
-  bytes: number;
-  at?: undefined | number;
-  sha256?: undefined | string;
-  text: string;
-  hex?: undefined | string;
-} | {
-  bytes: number;
-  at?: undefined | number;
-  sha256?: undefined | string;
-  hex: string;
 };
 
 /** A check of the repository's profile, with its answers before and after. */
@@ -1122,6 +1167,26 @@ export type BriefCheck = {
 
 /** A setting's value as it is shown and compared. */
 export type ShownValue = string | number | ShownValue[] | { [key: string]: ShownValue } | boolean;
+
+/** One thing that the task and its base have changed differently; `ours` is the base's, `theirs` the task's. */
+export type Conflict = {
+  kind:
+    | "changed_twice"
+    | "changed_and_deleted"
+    | "deleted_and_changed"
+    | "inserted_twice"
+    | "constraint"
+    | "foreign_key"
+    | "definition"
+    | "setting";
+  table: string;
+  key?: undefined | { [key: string]: StoredValue };
+  column?: undefined | string;
+  base?: undefined | { [key: string]: StoredValue };
+  ours?: undefined | { [key: string]: StoredValue };
+  theirs?: undefined | { [key: string]: StoredValue };
+  detail?: undefined | string;
+};
 
 /** Of the tree of hashes over definitions, settings and pages of rows that differ. */
 export type ChangesetRoot = { root: string; leaves: number };

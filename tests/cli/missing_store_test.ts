@@ -22,6 +22,7 @@ const CALLS: Readonly<Record<string, { words: string[]; makes?: true }>> = {
   rollback: { words: ["rollback", "shop", "--to", "v1"] },
   compact: { words: ["compact", "shop"] },
   export: { words: ["export", "shop", "out.db"] },
+  log: { words: ["log", "shop"] },
   diff: { words: ["diff", "shop", "shop@try"] },
   gc: { words: ["gc"] },
   verify: { words: ["verify", "--all"] },

@@ -89,7 +89,7 @@ Deno.test("--print-permissions shows a call's own set and does nothing", async (
     net: [`unix:${socket}`],
     run: [],
     env: [],
-    sys: [],
+    sys: ["uid"],
     ffi: [],
     import: [],
   });

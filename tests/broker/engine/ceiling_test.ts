@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { hasCode, TaskdError } from "../../../lib/errors.ts";
-import { BrokerBench, ONE_CHANGE } from "./bench.ts";
+import { BrokerBench, ONE_CHANGE, until } from "./bench.ts";
 import { longTest } from "../../support/long.ts";
 
 async function refused(bench: BrokerBench): Promise<TaskdError> {
@@ -57,6 +57,8 @@ longTest("a task at the gate is one start before and after the broker starts aga
 Deno.test("the metrics of a broker tell stages, spend and what the proxy decided", async () => {
   await using bench = await BrokerBench.start();
   await bench.pushed();
+  // A task is counted once its end is written.
+  await until(async () => /^taskd_broker_tasks_ended_total\S* 1$/m.test(await bench.engine.metrics()));
   const metrics = await bench.engine.metrics();
   for (
     const line of [
