@@ -18,7 +18,7 @@ export type LogFields = Readonly<Record<string, string | number | boolean | unde
  */
 export type Log = (level: Level, event: string, message: string, fields?: LogFields) => void;
 
-export interface LogOptions {
+export interface BrokerLogOptions {
   /** JSON in place of lines for people. */
   json: boolean;
   clock: Clock;
@@ -36,7 +36,7 @@ const MAX_TEXT_CHARS = 4_000;
 /** Shorter secrets are no secrets, and would make holes in every message. */
 const MIN_SECRET_CHARS = 8;
 
-export function createLog({ json, clock, write }: LogOptions): BrokerLog {
+export function createLog({ json, clock, write }: BrokerLogOptions): BrokerLog {
   const secrets = new Set<string>();
   const safe = (text: string) => {
     const shown = hideSecrets(text, secrets);

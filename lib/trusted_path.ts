@@ -6,12 +6,12 @@
  * sticky bit allows them to write. So nothing is exchanged between the check and the use.
  */
 
-import { TaskdError } from "./errors.ts";
-import { fileError, fileErrorCode } from "./fs.ts";
+import { messageOf, TaskdError } from "./errors.ts";
 import { parentOf } from "./real_path.ts";
 import { shellWord } from "./text/shell_word.ts";
 
-interface TrustRule {
+/** What a path has to be. */
+export interface TrustRule {
   type: "file" | "directory" | "socket";
   /** Whether root may own it, as it may everything above. */
   of_root: boolean;
@@ -34,8 +34,11 @@ const STICKY = 0o1000;
 /** Harmless where the group has its owner's number: many systems make a group for each user, who is alone in it. */
 const GROUP_WRITE = 0o020;
 
+/** What is checked, by {@linkcode TRUST_RULES}. */
+export type TrustRuleName = "socket" | "socket_directory" | "home" | "root" | "settings" | "secret";
+
 /** A row for each kind of path by which another user could become the operator. */
-export const TRUST_RULES = {
+export const TRUST_RULES: Readonly<Record<TrustRuleName, TrustRule>> = {
   /** A daemon's socket, for its clients. */
   socket: {
     type: "socket",
@@ -69,9 +72,7 @@ export const TRUST_RULES = {
     others: "other users can reach it",
     otherwise: MOVED,
   },
-} as const satisfies Record<string, TrustRule>;
-
-export type TrustRuleName = keyof typeof TRUST_RULES;
+};
 
 /**
  * Makes sure of a path and of all that leads there. A directory above that Deno's permissions keep this process from
@@ -96,8 +97,8 @@ export function requireTrusted(path: string, name: TrustRuleName, owner?: number
     // By the name that this process may have a permission for.
     return requireRule(Deno.statSync(path), target, name, uid);
   } catch (error) {
-    if (!(error instanceof TaskdError) && fileErrorCode(error) === "not_found") return undefined;
-    throw fileError(error, `Cannot use ${path}`);
+    if (isMissing(error)) return undefined;
+    throw unusable(error, path);
   }
 }
 
@@ -110,10 +111,21 @@ export function requireTrustedAbove(path: string, name: TrustRuleName): void {
   try {
     visitAbove(path, name, Deno.uid());
   } catch (error) {
-    if (error instanceof TaskdError || fileErrorCode(error) !== "not_found") {
-      throw fileError(error, `Cannot use ${path}`);
-    }
+    if (!isMissing(error)) throw unusable(error, path);
   }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory;
+}
+
+/** `fileError` of fs.ts would lead more of the library into the broker's client than a registry can check the types of. */
+function unusable(error: unknown, path: string): TaskdError {
+  if (error instanceof TaskdError) return error;
+  const may_not = error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable;
+  return new TaskdError(may_not ? "denied" : "unavailable", `Cannot use ${path}: ${messageOf(error)}`, {
+    cause: error,
+  });
 }
 
 /** The directory that `path` is in, and those above: as they are spelled, and as they really are. */
@@ -144,7 +156,12 @@ function inspect(path: string): Deno.FileInfo | undefined {
 }
 
 /** Makes sure of what is open already, which cannot have been exchanged. */
-export function requireRule(info: Deno.FileInfo, path: string, name: TrustRuleName, uid = Deno.uid()): Deno.FileInfo {
+export function requireRule(
+  info: Deno.FileInfo,
+  path: string,
+  name: TrustRuleName,
+  uid: number | null = Deno.uid(),
+): Deno.FileInfo {
   return checkRule(info, path, TRUST_RULES[name], uid);
 }
 

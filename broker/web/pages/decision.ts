@@ -22,7 +22,7 @@ export interface DecisionOptions {
 /** Paths that a category lists before one asks for all. */
 const MAX_PATHS = 5;
 
-export class Decision {
+export class DecisionForm {
   readonly element: PageElement;
   readonly #options: DecisionOptions;
   readonly #boxes: { category: string; input: PageElement; row: PageElement }[];

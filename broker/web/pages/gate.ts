@@ -10,7 +10,7 @@ import type { SpendFigures, TrustBrief } from "../../task/schema.ts";
 import { type Api, ApiError, digest } from "./api.ts";
 import { dataSection, definitionFiles, tableViews } from "./databases.ts";
 import { Conflicts } from "./conflicts.ts";
-import { Decision } from "./decision.ts";
+import { DecisionForm } from "./decision.ts";
 import { type Diff, parseDiff } from "./diff.ts";
 import { counts, type FileView, isKept, showDiff } from "./diff_view.ts";
 import { el, elWith, every, type PageElement } from "./dom.ts";
@@ -60,7 +60,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   );
   const [own, others] = [true, false].map((is) => second_look.filter((category) => of_tables.has(category) === is));
   const conflicts = new Conflicts(task, () => decision.setUndecided(conflicts.undecided));
-  const decision = new Decision({
+  const decision = new DecisionForm({
     categories: others!,
     brief,
     blocked: !genuine || !task.trace.intact,
@@ -149,7 +149,7 @@ function partList(
     brief: TrustBrief | undefined;
     diff: Diff;
     task: TaskView;
-    decision: Decision;
+    decision: DecisionForm;
     signal: AbortSignal;
   },
 ): {
@@ -287,7 +287,7 @@ class Walk {
     view.element.scrollIntoView({ block: "start" });
   }
 
-  shortcuts(decision: Decision): Shortcut[] {
+  shortcuts(decision: DecisionForm): Shortcut[] {
     const current = (): FileView | undefined => this.#views[this.#at];
     return [
       { key: "j", does: "next table or file", run: () => this.to(this.#at + 1) },
