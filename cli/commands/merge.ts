@@ -1,6 +1,7 @@
 /** The commands that bring rows of one branch into another: merge, revert and reset. */
 
 import { parseResolutions } from "../../lib/merge/conflicts.ts";
+import { isDecidable } from "../../lib/merge/decidable.ts";
 import type { MergeArgs, OpAnswer } from "../../lib/protocol/messages.ts";
 import { parseName } from "../../lib/store/names.ts";
 import { plural } from "../../lib/text/plural.ts";
@@ -102,7 +103,10 @@ async function conflictText(result: Merged, io: Io, command: string): Promise<st
   return [
     `${plural(conflicts_total, "conflict")}: nothing was changed in ${branchName(result)}`,
     ...await conflictLines(conflicts, conflicts_total, io.columns),
-    `To decide: taskd ${sanitizeLine(command)} --prefer ours|theirs, or --resolve FILE with ` +
-    '[{"table", "key", "column", "take": "ours"}] as --check --json has them',
+    // The first thousand of them stand for all.
+    conflicts.some(isDecidable)
+      ? `To decide: taskd ${sanitizeLine(command)} --prefer ours|theirs, or --resolve FILE with ` +
+        '[{"table", "key", "column", "take": "ours"}] as --check --json has them'
+      : "There are no two values to choose from: change one of the branches, and merge again",
   ].join("\n");
 }

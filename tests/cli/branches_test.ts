@@ -422,6 +422,12 @@ Deno.test("merge brings rows into a branch that went on, shows conflicts, and is
     (await place.taskd("revert", "shop", "--list")).stdout,
     /\n[0-9a-f]{8} .* takes back [0-9a-f]{8}\n[0-9a-f]{8} .* taken back\n$/,
   );
+  await place.taskd("fork", "shop", "wide");
+  sql(String((await place.json(["checkout", "shop@wide"])).path), "ALTER TABLE item ADD COLUMN weight");
+  await place.taskd("checkpoint", "shop@wide", "one");
+  sql(main, "ALTER TABLE item ADD COLUMN colour");
+  const definition = (await place.taskd("merge", "shop@wide", "--into", "main")).stdout;
+  assertMatch(definition, /^1 conflict: .*\n.*\nitem .* definition .*\nThere are no two values to choose from: change/);
   for (
     const [args, code] of [
       [[...merge, "--prefer", "mine"], "usage"],

@@ -171,6 +171,7 @@ until taskd session status > status.log 2>&1; do sleep 0.2; done; taskd session 
   },
   "docs/how-to/recover.md": session,
   "docs/how-to/go_back.md": session,
+  "docs/how-to/merge_migrations.md": nothing,
 };
 
 /** Pages that take minutes or a machine of their own. */
