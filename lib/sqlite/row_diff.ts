@@ -56,12 +56,12 @@ export async function compareDatabases(
 ): Promise<DatabaseDiff> {
   const { signal } = options;
   const { marks, pages_changed } = await differingPages(path_a, path_b, signal);
-  if (pages_changed === 0) {
-    return { pages_changed, settings: [], definitions: [], tables: [], other_pages: [], problems: [] };
-  }
+  const same = { pages_changed, settings: [], definitions: [], tables: [], other_pages: [], problems: [] };
+  if (pages_changed === 0 && options.tables === undefined) return same;
   using a = new Side(path_a);
   using b = new Side(path_b);
   for (const name of options.tables ?? []) requireTable(a, b, name);
+  if (pages_changed === 0) return same;
   const definitions = definitionDiffs(a, b);
   const settings = settingDiffs(a, b);
   const owners = [await PageOwners.read(a, marks, signal), await PageOwners.read(b, marks, signal)] as const;

@@ -121,7 +121,8 @@ export async function diff(
     b: formatAddress(right.address),
     ...await leftOut(context, left, right),
   };
-  if (left.chain.id === right.chain.id) {
+  // Names of tables are looked for also where nothing differs: a wrong one is no comparison.
+  if (left.chain.id === right.chain.id && options.tables === undefined) {
     const same = { settings: [], definitions: [], tables: [], other_pages: [], problems: [] };
     return { ...answer, identical: true, pages_changed: 0, ...same };
   }

@@ -132,6 +132,12 @@ Deno.test("diff() reports differences by page and by row, and equal content as i
       other_pages: [],
       problems: [],
     });
+    // A name that no side has is no comparison, also where nothing differs.
+    await store.compact(at("app@same"));
+    for (const side of ["app", "app@same"]) {
+      assertEquals((await store.diff(at("app"), at(side), { tables: ["t"] })).identical, true);
+      await fails("not_found", store.diff(at("app"), at(side), { tables: ["T2"] }));
+    }
     const { path } = await store.checkout(at("app@same"));
     sql(path, "UPDATE t SET v = 'two' WHERE v = '2'", "INSERT INTO t VALUES('3')", "CREATE TABLE u(v)");
     await store.checkpoint(at("app@same"), "changed");
