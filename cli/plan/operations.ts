@@ -16,24 +16,20 @@ const ALWAYS_AT_REST: ReadonlySet<OpName> = new Set(["create", "export", "verify
 export class Operations {
   readonly #plan: Plan;
   readonly #signal: AbortSignal;
-  readonly #client: Client | undefined;
+  #client: Promise<Client> | undefined;
   #store: Promise<Store> | undefined;
 
-  private constructor(plan: Plan, signal: AbortSignal, client: Client | undefined) {
+  private constructor(plan: Plan, signal: AbortSignal) {
     this.#plan = plan;
     this.#signal = signal;
-    this.#client = client;
   }
 
   /** Connects to the daemon, or opens the store, as the plan's route says. */
   static async open(plan: Plan, signal: AbortSignal): Promise<Operations> {
-    if (plan.route === "store") {
-      const operations = new Operations(plan, signal, undefined);
-      await operations.store();
-      return operations;
-    }
-    const { connect } = await import("../../lib/client/client.ts");
-    return new Operations(plan, signal, await connect(plan.socket, { signal }));
+    const operations = new Operations(plan, signal);
+    if (plan.route === "store") await operations.store();
+    else await operations.#connected();
+    return operations;
   }
 
   get hasDaemon(): boolean {
@@ -42,11 +38,34 @@ export class Operations {
 
   /** Runs an operation; an interrupt ends it early, also in the daemon. */
   async call<O extends CallableOp>(op: O, args: OpArgs<O>, onProgress?: OnProgress): Promise<OpAnswer<O>> {
-    if (this.#client !== undefined && !ALWAYS_AT_REST.has(op)) return await this.#client.call(op, args, onProgress);
+    const client = ALWAYS_AT_REST.has(op) ? undefined : await this.#daemon();
+    if (client !== undefined) return await client.call(op, args, onProgress);
     const store = await this.store();
     const { StoreAtRest } = await import("../../lib/protocol/at_rest.ts");
     const long = { signal: this.#signal, ...(onProgress === undefined ? {} : { onProgress }) };
     return await new StoreAtRest(store, this.#plan.store).call(op, args, long);
+  }
+
+  /** The daemon, if it does the work. A server of tools outlives daemons: it looks for one whenever it has none. */
+  async #daemon(): Promise<Client | undefined> {
+    const { command, workspace, flags } = this.#plan;
+    if (this.#client !== undefined || command !== "mcp") return await this.#client;
+    const { readDaemonInfo } = await import("../../lib/store/daemon_lock.ts");
+    const live = flags.socket !== null || (await readDaemonInfo(workspace))?.socket !== undefined;
+    return live ? await this.#connected() : undefined;
+  }
+
+  #connected(): Promise<Client> {
+    const ended = () => this.#client = undefined;
+    return this.#client ??= (async () => {
+      const { connect } = await import("../../lib/client/client.ts");
+      const client = await connect(this.#plan.socket, { signal: this.#signal });
+      if (this.#plan.command === "mcp") client.closed().then(ended);
+      return client;
+    })().catch((error) => {
+      ended();
+      throw error;
+    });
   }
 
   /** The daemon's events from now on; with `more` those of the further types, too. */
@@ -66,7 +85,7 @@ export class Operations {
   }
 
   async close(): Promise<void> {
-    this.#client?.close();
+    (await this.#client)?.close();
     (await this.#store)?.close();
   }
 }

@@ -7,7 +7,7 @@ import type { Plan } from "../plan/plan.ts";
 import { NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { socketNeeds, storeNeeds } from "../plan/needs.ts";
 import { BRANCH, programFiles } from "./_branch_flags.ts";
-import { ASKS_DAEMON, bytes, commands, duration, file, integer, NEEDS_NOTHING, on, ON_BRANCHES, text } from "./_row.ts";
+import { ASKS_DAEMON, bytes, commands, duration, file, integer, NEEDS_NOTHING, on, text } from "./_row.ts";
 
 /** The HTTP listener's own address. */
 function httpNeeds(plan: Plan): PermissionSet {
@@ -108,11 +108,13 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
     name: "mcp",
     summary: "Offer the store to coding agents as tools of the Model Context Protocol",
     details:
-      "It speaks the protocol on stdin and stdout. The daemon does the work when one is alive; live sessions need " +
-      "one. destroy takes two calls: the first answers what would go, with a confirmation for the second.",
+      "It speaks the protocol on stdin and stdout. The daemon does the work while one is alive, also one that begins " +
+      "later on the store's own socket; live sessions need one. destroy takes two calls: the first answers what would go, with a confirmation for the second.",
     examples: [{ words: "mcp --store ~/.taskd/store", why: "What to enter as the command of an MCP server" }],
     makes_store: true,
-    ...ON_BRANCHES,
+    uses: "branches",
+    // Also beside a daemon some operations are done on the store, and a daemon may begin later.
+    needs: (plan) => unionOf(storeNeeds(plan), socketNeeds(plan)),
   },
 ]);
 

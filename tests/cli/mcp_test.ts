@@ -1,7 +1,9 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { TOOLS } from "../../cli/mcp/tools.ts";
+import { startDaemon } from "./support/daemon.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
+import { textLines } from "../support/text_lines.ts";
 
 interface Answer {
   id: number;
@@ -13,23 +15,36 @@ interface Answer {
   };
 }
 
-/** Asks a real `taskd mcp` and gives its answers by id, and what it wrote to stderr. */
-async function ask(place: Place, requests: object[]): Promise<{ answers: Map<number, Answer>; stderr: string }> {
-  const child = new Deno.Command(Deno.execPath(), {
+const GREETING = [
+  {
+    id: 0,
+    method: "initialize",
+    params: { protocolVersion: "2025-03-26", capabilities: {}, clientInfo: { name: "test", version: "1" } },
+  },
+  { method: "notifications/initialized" },
+];
+
+/** A real `taskd mcp`. */
+function startServer(place: Place): Deno.ChildProcess {
+  return new Deno.Command(Deno.execPath(), {
     args: ["run", ...launchFlags(), new URL("../../cli/main.ts", import.meta.url).pathname, "mcp"],
     env: { BSTORE_STORE: place.store },
     stdin: "piped",
     stdout: "piped",
     stderr: "piped",
   }).spawn();
-  const initialize = {
-    method: "initialize",
-    params: { protocolVersion: "2025-03-26", capabilities: {}, clientInfo: { name: "test", version: "1" } },
-  };
-  const messages = [{ id: 0, ...initialize }, { method: "notifications/initialized" }, ...requests];
+}
+
+function linesOf(messages: object[]): Uint8Array<ArrayBuffer> {
   const lines = messages.map((message) => JSON.stringify({ jsonrpc: "2.0", ...message }) + "\n").join("");
+  return new TextEncoder().encode(lines);
+}
+
+/** Asks a real `taskd mcp` and gives its answers by id, and what it wrote to stderr. */
+async function ask(place: Place, requests: object[]): Promise<{ answers: Map<number, Answer>; stderr: string }> {
+  const child = startServer(place);
   const writer = child.stdin.getWriter();
-  await writer.write(new TextEncoder().encode(lines));
+  await writer.write(linesOf([...GREETING, ...requests]));
   await writer.close();
   const { code, stdout, stderr } = await child.output();
   const reported = new TextDecoder().decode(stderr);
@@ -108,6 +123,31 @@ Deno.test("an agent makes a database, and gets its answer though its input has e
   assertEquals(reported(later.get(2)).checkpoint, "v1");
   assertEquals(reported(later.get(3)).intact, true);
   assertEquals(reported(later.get(4)).branch.db, "shop");
+});
+
+Deno.test("a server of tools works beside a daemon that begins after it, and goes on when that has ended", async () => {
+  await using place = await makePlace();
+  const child = startServer(place);
+  const [writer, answers] = [child.stdin.getWriter(), textLines(child.stdout)];
+  await writer.write(linesOf(GREETING));
+  await answers.next();
+  const tool = async (name: string, given: object) => {
+    await writer.write(linesOf([call(1, name, given)]));
+    return reported(JSON.parse((await answers.next()).value!));
+  };
+  assertEquals((await tool("create", { db: "shop" })).txid, 1);
+  assertEquals((await tool("open", { db: "shop" })).code, "daemon_unreachable");
+  for (const round of ["one", "two"]) {
+    await using _daemon = await startDaemon(place);
+    assertEquals((await tool("open", { db: "shop" })).checkout, `${place.store}/checkouts/shop/main.db`);
+    assertEquals((await tool("create", { db: round })).txid, 1);
+    assertEquals((await tool("verify", { db: "shop" })).intact, true);
+    assertEquals((await tool("status", { db: "shop" })).sessions.length, 1);
+  }
+  assertEquals((await tool("status", { db: "shop" })).sessions, []);
+  await writer.close();
+  assertEquals([(await answers.next()).done, (await child.status).code], [true, 0]);
+  await child.stderr.cancel();
 });
 
 Deno.test("an agent destroys nothing in one call, whatever it sets", async () => {
