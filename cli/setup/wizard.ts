@@ -228,8 +228,13 @@ async function imagesStep(options: WizardOptions, settings: Settings, runtime: F
     say(`Missing: ${names}`);
     return [];
   }
-  const ask = answers.build_images === "missing" ? prompt : undefined;
-  if (ask !== undefined && !await ask.confirm(`Build ${names} now?`, true)) return [];
+  if (answers.build_images === "missing" && !answers.yes) {
+    if (prompt === undefined) {
+      say(`Missing: ${names}. With --yes they are built: it takes minutes and 2 GB`);
+      return [];
+    }
+    if (!await prompt.confirm(`Build ${names} now?`, true)) return [];
+  }
   // Both are built together, also where one is there.
   await buildImages(runtime, settings);
   return [settings.sandbox_image, settings.anchor_image];

@@ -29,6 +29,8 @@ Deno.test("setup builds images that exist only when it is asked to build them ag
   assertEquals((await run({ build_images: "all" })).images_built, both);
   // Both are built together.
   assertEquals((await run({ build_images: "missing" }, (image) => image.includes("anchor"))).images_built, both);
+  // Where no one can be asked, it takes a flag.
+  assertEquals((await run({ build_images: "missing", yes: false }, () => false)).images_built, []);
 });
 
 Deno.test("setup stores a model that is named without a URL", async () => {
