@@ -4,6 +4,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
+import { exists } from "../../lib/fs.ts";
 import { checkSocketPath, DEFAULT_STORE, isBucket, type LaunchContext, storeDirectory } from "./locations.ts";
 import type { CommandSpec } from "./command_spec.ts";
 import type { FlagValue, Plan, Route, S3Plan } from "./plan.ts";
@@ -17,6 +18,7 @@ export async function planCall(
   const plan = { command: spec.name, positionals, flags, ...(dumb ? { dumb } : {}) };
   if (spec.uses === "nothing") return { ...plan, ...NO_STORE };
   if (spec.uses === "broker" || spec.uses === "home") {
+    requireRepository(spec, positionals);
     const { brokerPlace } = await import("./broker_place.ts");
     return { ...plan, ...NO_STORE, broker: await brokerPlace(spec, flags, context) };
   }
@@ -36,6 +38,17 @@ export async function planCall(
   // A person who named no location cannot have misspelled it.
   const makes_store = spec.makes_store === true || flags.store === DEFAULT_STORE;
   return { ...plan, ...place, ...s3, flags: { ...flags, ...places }, makes_store, socket, route };
+}
+
+/** The broker sees little of the disk: a repository that is not there is refused here, before it is a task. */
+function requireRepository(spec: CommandSpec, positionals: Record<string, string>): void {
+  for (const { kind, name } of spec.positionals) {
+    const repo = positionals[name];
+    if (kind !== "repo" || repo === undefined || !repo.startsWith("/") || exists(repo)) continue;
+    throw new TaskdError("not_found", `Cannot ${spec.name}: there is no ${repo}`, {
+      hint: "Name a repository on this machine, or https://host/owner/repo",
+    });
+  }
 }
 
 const NO_STORE = { store: "", workspace: "", socket: "", route: "none" } as const;

@@ -121,6 +121,13 @@ Deno.test("planCall() places the copy that repair takes from, with the permissio
   assertEquals(both.s3?.access.net, ["a.s3.eu-west-1.amazonaws.com:443", "b.s3.eu-west-1.amazonaws.com:443"]);
 });
 
+Deno.test("planCall() refuses a repository on this machine that is not there, before it is a task", async () => {
+  for (const name of ["submit", "queue add"]) {
+    const error = await assertRejects(() => plan(name, { positionals: { repo: "/none/nope" } }), TaskdError);
+    assertEquals([error.code, error.message], ["not_found", `Cannot ${name}: there is no /none/nope`]);
+  }
+});
+
 Deno.test("planCall() sends commands of branches to the daemon when one is alive", async () => {
   const at_rest = await plan("fork");
   assertEquals([at_rest.route, at_rest.socket], ["store", "/home/ada/.taskd/store/taskd.sock"]);

@@ -256,7 +256,10 @@ function checkPositional(positional: PositionalSpec, word: string, context: Pars
       });
     }
     case "file":
-      return context.absolute(checkPath(word));
+      if (word !== "-") return context.absolute(checkPath(word));
+      throw new TaskdError("usage", "A database is not written to stdout: name a file", {
+        hint: "One of that name is ./-",
+      });
     case "repo":
       // The broker works in another directory.
       return /^\.{1,2}(?:\/|$)/.test(word) ? context.absolute(checkPath(word)) : word;

@@ -79,7 +79,7 @@ Deno.test("parseCall() reads each kind of value", async () => {
   assertEquals((await parsed("serve")).flags["snapshot-every"], 16);
   assertEquals((await parsed("serve", "-flush-every", "0")).flags["flush-every"], 0);
   assertEquals((await parsed("diff", "a", "b", "-table", "x", "-table=y")).flags.table, ["x", "y"]);
-  assertEquals((await parsed("export", "shop", "-")).positionals.file, "/here/-");
+  assertEquals((await parsed("export", "shop", "--", "./-")).positionals.file, "/here/./-");
   assertEquals((await parsed("export", "shop", "--", "-x.db")).positionals.file, "/here/-x.db");
 });
 
@@ -161,6 +161,7 @@ Deno.test("parseCall() refuses what it does not understand, by name", async () =
     ],
     [["fork", "a", "b", "--ttl", "0"], 'Cannot read --ttl: "0" is shorter than 1ms', "See taskd help fork"],
     [["create", "a", "--from="], 'Cannot read --from: "" is not a path', "Name a file"],
+    [["export", "a", "-"], "A database is not written to stdout: name a file", "One of that name is ./-"],
     [["destroy", "a"], 'Cannot use "a" here: it names no branch', "If it is to be main, write a@main"],
     [["destroy", "a@b@c"], 'Cannot use "a@b@c" here: it names a checkpoint, not a branch', "Write a@b"],
   ];
