@@ -129,7 +129,7 @@ class GuardedBranches {
 }
 
 function sessionHandlers(
-  { sessions, onShutdown }: HandlerContext,
+  { engine, sessions, onShutdown }: HandlerContext,
   branches: GuardedBranches,
 ): Pick<Handlers, SessionOp> {
   return {
@@ -139,7 +139,13 @@ function sessionHandlers(
       return branches.on(args, (address) => sessions.open(address));
     },
     flush: (args) => branches.on(args, (address) => sessions.require(address).flush()),
-    close: (args) => branches.on(args, (address) => sessions.close(address)),
+    close: (args) =>
+      branches.on(args, async (address) => {
+        const closed = await sessions.close(address);
+        // For a warning alone: the session is closed, whatever becomes of the list.
+        const open_in = await engine.store("openIn", [address]).catch(() => []);
+        return open_in.length === 0 ? closed : { ...closed, open_in };
+      }),
     shutdown: () => {
       onShutdown();
       return Promise.resolve({ sessions: sessions.size });
@@ -262,7 +268,12 @@ function changeHandlers(
       });
     },
     compact: (args, long) => branches.onIdle(args, "compact", () => store.compact(args, long)),
-    destroy: (args) => branches.onIdle(args, "destroy", () => store.destroy(args)),
+    destroy: (args) =>
+      branches.onIdle(args, "destroy", async () => {
+        const destroyed = await store.destroy(args);
+        sessions.forget(addressOf(args));
+        return destroyed;
+      }),
     repair: (args, long) => {
       const { db, branch, from } = args;
       // Workers reach no other.

@@ -145,7 +145,8 @@ export class Metrics {
     const { sessions_open, capture_lag_bytes, durable_age_seconds } = this.#families;
     capture_lag_bytes.reset();
     durable_age_seconds.reset();
-    const open = sessions.filter(({ state }) => state !== "pending");
+    // One that is being opened, or could not be opened again, has no file.
+    const open = sessions.filter(({ checkout }) => checkout !== undefined);
     for (const session of open) {
       const labels = { db: session.db, branch: session.branch };
       // A session whose worker died has neither.

@@ -13,7 +13,12 @@ import { familiesOf } from "./metrics.ts";
 function registerFamilies(registry: Registry) {
   const { gauge, counter } = familiesOf(registry);
   return {
-    failed: gauge("session_failed", "1 for each open session that is in error.", "db", "branch"),
+    failed: gauge(
+      "session_failed",
+      "1 for each session in error, and for each that could not be opened again.",
+      "db",
+      "branch",
+    ),
     retaken: counter("lease_retaken_total", "Leases that sessions took again after a pause."),
     rebases: counter("session_rebases_total", "Times that sessions had to start over from a full copy."),
     stepped_aside: counter(

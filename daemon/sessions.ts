@@ -17,6 +17,8 @@ const REOPENING: ReadonlySet<string> = new Set(["roll back", "promote onto", "re
 export class Sessions {
   readonly #engine: StoreEngine;
   readonly #entries = new Map<string, Entry>();
+  /** Sessions that should be open and are not: an operation closed them and could not open them again. */
+  readonly #unopened = new Map<string, SessionInfo>();
 
   constructor(engine: StoreEngine) {
     this.#engine = engine;
@@ -90,6 +92,7 @@ export class Sessions {
     try {
       const session = await this.#engine.openSession(address);
       this.#entries.set(key, { address, session });
+      this.#unopened.delete(key);
       return session.opened;
     } catch (error) {
       this.#entries.delete(key);
@@ -99,12 +102,14 @@ export class Sessions {
 
   /**
    * Flushes and closes a session. A session that had failed is abandoned, and the answer has the reason; one whose last
-   * flush fails stays open, so that the flush can be tried again.
+   * flush fails stays open, so that the flush can be tried again. One that could not be opened again is forgotten.
    */
   async close(address: Address): Promise<CloseAnswer> {
+    const { db, branch } = address;
+    const unopened = this.#unopened.get(keyOf(address));
+    if (this.forget(address) && unopened?.error !== undefined) return { db, branch, error: unopened.error };
     const session = this.require(address);
     const failed = await failureOf(session);
-    const { db, branch } = address;
     if (failed === undefined) {
       await session.flushPending();
       try {
@@ -118,9 +123,15 @@ export class Sessions {
     return { db, branch, error: failed };
   }
 
+  /** Expects no session of the branch any more, if one could not be opened again. */
+  forget(address: Address): boolean {
+    return this.#unopened.delete(keyOf(address));
+  }
+
   /**
    * Closes the session of a branch, does `work`, and opens it again, also when the work failed: the application had a
-   * session before. A session that had failed is not closed, since the work would leave behind what it did not flush.
+   * session before. When that fails the session stays in the list, in error, until it is opened or closed. A session that
+   * had failed is not closed, since the work would leave behind what it did not flush.
    */
   async closedFor<T>(address: Address, what: string, work: () => Promise<T>): Promise<T & { session: OpenAnswer }> {
     const failed = await failureOf(this.require(address));
@@ -134,6 +145,7 @@ export class Sessions {
     const [opened] = await Promise.allSettled([this.open(address)]);
     if (done.status === "fulfilled" && opened.status === "fulfilled") return { ...done.value, session: opened.value };
     if (opened.status === "fulfilled") throw (done as PromiseRejectedResult).reason;
+    this.#unopened.set(keyOf(address), unopenedInfo(address, opened.reason));
     const outcome = done.status === "fulfilled" ? "It was done" : `It was not done: ${messageOf(done.reason)}`;
     throw new TaskdError(
       "session_failed",
@@ -145,7 +157,7 @@ export class Sessions {
   /** What `status` reports of each session that `matches`, sorted. */
   async infos(matches: (address: Address) => boolean): Promise<SessionInfo[]> {
     const entries = [...this.#entries.values()].filter((entry) => matches(entry.address));
-    const infos = await Promise.all(entries.map(infoOf));
+    const infos = [...await Promise.all(entries.map(infoOf)), ...[...this.#unopened.values()].filter(matches)];
     return infos.filter((info) => info !== undefined).sort((a, b) =>
       a.db < b.db || (a.db === b.db && a.branch < b.branch) ? -1 : 1
     );
@@ -161,6 +173,11 @@ export class Sessions {
 /** A branch's key in the session map and among the locks. */
 export function keyOf({ db, branch }: Address): string {
   return `${db}@${branch}`;
+}
+
+function unopenedInfo({ db, branch }: Address, reason: unknown): SessionInfo {
+  const { code, message } = asKnownError(reason) ?? { code: "internal" as const, message: messageOf(reason) };
+  return { db, branch, state: "error", error: { code, message: `It could not be opened again: ${message}` } };
 }
 
 async function infoOf({ address: { db, branch }, session }: Entry): Promise<SessionInfo | undefined> {

@@ -150,6 +150,26 @@ Deno.test("closedFor() reports that the work was done when only the session coul
   ]);
 });
 
+Deno.test("a session that could not be opened again is listed in error until it is opened or closed", async () => {
+  const engine = new StagedEngine();
+  const sessions = new Sessions(engine);
+  const failed = { code: "busy", message: "It could not be opened again: staged busy" };
+  const fail = async () => {
+    await sessions.open(ADDRESS);
+    engine.next.open = failing("busy");
+    await codeOf(() => sessions.closedFor(ADDRESS, "roll back", () => Promise.resolve({})));
+    assertEquals(await sessions.infos(ANYWHERE), [{ ...ADDRESS, state: "error", error: failed }]);
+    assertEquals([sessions.size, sessions.has(ADDRESS)], [0, false]);
+  };
+  await fail();
+  await sessions.open(ADDRESS);
+  assertEquals((await sessions.infos(ANYWHERE)).map(({ state }) => state), ["active"]);
+  await sessions.close(ADDRESS);
+  await fail();
+  assertEquals(await sessions.close(ADDRESS), { ...ADDRESS, error: failed });
+  assertEquals([await sessions.infos(ANYWHERE), await codeOf(() => sessions.close(ADDRESS))], [[], "no_session"]);
+});
+
 Deno.test("closedFor() refuses a failed session, whose unflushed commits would be lost", async () => {
   const engine = new StagedEngine();
   const sessions = new Sessions(engine);

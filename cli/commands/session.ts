@@ -76,7 +76,13 @@ export const close = storeCommand({
   async run(args, _io, ops) {
     return await ops.call("close", args.address("branch"));
   },
-  render(result) {
+  render(result, io) {
+    if (result.open_in !== undefined) {
+      io.note(
+        `${sanitizeLine(result.open_in.join(", "))} still has the file open: what it commits now is not captured. ` +
+          `taskd session open ${branchName(result)} takes it up`,
+      );
+    }
     if (result.error === undefined) return `Closed ${branchName(result)} (txid ${result.txid})`;
     return `Closed ${branchName(result)}, which had failed: ${sanitizeLine(result.error.message)}`;
   },

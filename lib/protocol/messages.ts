@@ -97,6 +97,8 @@ export interface CloseAnswer extends BranchName {
   txid?: Txid;
   /** Why the session had failed: what it had not made durable is still in the checkout. */
   error?: { code: string; message: string };
+  /** Programs that have the file open, as far as the system lists them: what they commit now is captured by no one. */
+  open_in?: string[];
 }
 
 /** Answer of status. */

@@ -217,6 +217,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
         SESSION_ERROR,
         "of a session that had failed; what it did not make durable is still in the checkout",
       ),
+      open_in: optional(STRINGS, "programs that still have the file open; what they commit now is not captured"),
     },
     errors: ["no_session", "busy", ...UNFLUSHED],
   },
@@ -229,7 +230,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       ro_cache: optional(FLAG, "measure the read-only cache as well"),
     },
     answer: {
-      sessions: required(listOf(SESSION_INFO), "the open sessions"),
+      sessions: required(listOf(SESSION_INFO), "the open sessions, and in error those that could not be opened again"),
       branch: optional(BRANCH_STATUS, "with `branch`: that branch"),
       branches: optional(listOf(BRANCH_INFO), "with `branches`: those of `db`, or of all databases"),
       ro_cache_bytes: optional(COUNT, "with `ro_cache`: bytes of the read-only cache"),

@@ -176,14 +176,19 @@ interface Lock {
 
 /** The processes that hold a lock on a file, in words; empty when the system names none. Never throws. */
 async function lockHolders(path: string, clock: Clock): Promise<string> {
+  return (await programsWith(path, clock)).join(", ");
+}
+
+/** The programs that hold a lock on a file, as a database in WAL mode has it while it is open. Never throws. */
+export async function programsWith(path: string, clock: Clock, most_tries = LIST_TRIES): Promise<string[]> {
   const deadline_ms = clock.monotonic() + LIST.deadline_ms;
   for (let tries = 1;; tries++) {
     const holders = await listHolders(path, clock);
-    if (holders !== "" || tries === LIST_TRIES || clock.monotonic() >= deadline_ms) return holders;
+    if (holders.length > 0 || tries === most_tries || clock.monotonic() >= deadline_ms) return holders;
   }
 }
 
-async function listHolders(path: string, clock: Clock): Promise<string> {
+async function listHolders(path: string, clock: Clock): Promise<string[]> {
   try {
     const { ino, dev } = Deno.statSync(path);
     const { stdout } = await runProcess(LOCK_LIST_PROGRAM, {
@@ -201,8 +206,8 @@ async function listHolders(path: string, clock: Clock): Promise<string> {
     const names = new Map(
       found.map(({ command, pid }) => [pid, pid > 0 ? `${command ?? "a program"} (process ${pid})` : "a program"]),
     );
-    return [...names.values()].slice(0, MAX_NAMED).join(", ");
+    return [...names.values()].slice(0, MAX_NAMED);
   } catch {
-    return "";
+    return [];
   }
 }

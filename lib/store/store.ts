@@ -5,6 +5,7 @@
 
 import { type AuditOptions, verify, verifyAll } from "./audit.ts";
 import type { StoreContext } from "./context.ts";
+import { programsWith } from "./file_in_use.ts";
 import { collectGarbage, type GcOptions, type GcResult } from "./gc.ts";
 import type { Address, BranchName } from "./names.ts";
 import { openContext, type StoreOptions } from "./open_context.ts";
@@ -85,6 +86,7 @@ export type { EvictedEntry, RoCacheResult } from "./ro_cache.ts";
  *
  * for (const { db } of await store.databases()) console.log((await store.branches(db)).length); // 1
  * console.log((await store.status(main)).state, (await store.lease(main)).live); // idle false
+ * console.log(await store.openIn(main)); // []
  * console.log((await store.verify(main)).problems); // []
  * console.log((await store.verifyAll({ fast: true })).findings); // []
  * console.log((await store.repair({ dry_run: true })).restored); // []
@@ -404,6 +406,15 @@ export class Store {
    */
   lease(address: Address): Promise<LeaseInfo> {
     return leaseInfo(this.context, address);
+  }
+
+  /**
+   * The programs that have the file of a branch open, by name and process, as far as the system lists them; empty where
+   * it lists none. Nothing is opened or locked for it.
+   */
+  openIn({ db, branch }: Address): Promise<string[]> {
+    const { workspace, clock } = this.context;
+    return programsWith(workspace.checkout(db, branch), clock, 2);
   }
 
   /**

@@ -99,6 +99,22 @@ Deno.test("rollback with reopen is refused while an application has the file ope
   assertEquals([undone.undone, undone.session?.checkout, rows(checkout)], ["rollback", checkout, "kept"]);
 });
 
+Deno.test("close names the programs that still have the file open, whose commits are captured no more", async () => {
+  await using place = new Place();
+  await using daemon = await DaemonProcess.start(place);
+  using client = await daemon.connect();
+  await client.call("create", { db: "app" });
+  const { checkout } = await client.call("open", { db: "app" });
+  const application = new Application(checkout);
+  await application.run("CREATE TABLE t(v)");
+  const { open_in } = await client.call("close", { db: "app" });
+  assertEquals(open_in, [`python3 (process ${application.pid})`]);
+  await application.run("INSERT INTO t VALUES('later')");
+  await client.call("open", { db: "app" });
+  await application.end();
+  assertEquals([(await client.call("close", { db: "app" })).open_in, rows(checkout)], [undefined, "later"]);
+});
+
 Deno.test("operations on a session need one", async () => {
   await using place = new Place();
   await using daemon = await DaemonProcess.start(place);
