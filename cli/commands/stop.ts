@@ -15,7 +15,7 @@ export const stop = localCommand({
     });
     if (pid !== undefined) return { pid };
     throw new TaskdError("broker_unreachable", "Cannot stop the broker: none is running", {
-      hint: "There is nothing to do",
+      hint: "There is nothing to do: taskd serve is another daemon, which Ctrl-C or kill ends",
     });
   },
   render: ({ pid }) => `Stopped the broker (pid ${pid})`,

@@ -7,6 +7,9 @@ import { AGENTS, type Lane, LANES } from "../../broker/agents.ts";
 import { type ApiKey, apiKey, KEY_VARIABLES, keysPath, readKeys } from "../../broker/settings/keys.ts";
 import { oauthPath, readCredential, type SubscriptionLane } from "../../broker/settings/oauth.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
+import { messageOf } from "../../lib/errors.ts";
+import { endpointAddress } from "../../lib/http/address.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
 export interface CredentialOptions {
@@ -79,6 +82,26 @@ function compatCheck(name: string, { settings, env, file, isNeeded }: KeyOptions
   const missing = `${base_url}: there is no ${api_key_env}, which compat.api_key_env names`;
   const how = "Run taskd setup --key compat=-, or set the variable";
   return isNeeded ? fail(name, missing, how) : warn(name, missing, how);
+}
+
+/** How long the endpoint may take to accept a connection, in milliseconds. */
+const CONNECT_MS = 2_000;
+
+/** Whether something listens where agent_d's model is expected, if agent_d is the default agent. Nothing is sent. */
+export async function checkEndpoint({ compat: { base_url }, default_agent }: Settings): Promise<HostCheck[]> {
+  const at = AGENTS.find(({ name }) => name === default_agent)?.lane === "compat"
+    ? endpointAddress(base_url)
+    : undefined;
+  if (at === undefined) return [];
+  try {
+    (await Deno.connect({ ...at, signal: AbortSignal.timeout(CONNECT_MS) })).close();
+    return [ok("endpoint", `${base_url} accepts connections`)];
+  } catch (error) {
+    // Of settings that this very call has changed: it was granted the address of those before.
+    if (error instanceof Deno.errors.NotCapable) return [];
+    const remedy = "Start the model's server, or set compat.base_url: until then tasks of agent_d fail";
+    return [warn("endpoint", `nothing answers at ${base_url}: ${sanitizeLine(messageOf(error))}`, remedy)];
+  }
 }
 
 /** A token that is renewed by itself is fine however soon it expires. */

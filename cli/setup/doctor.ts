@@ -6,7 +6,7 @@ import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { taskdHome } from "../../broker/settings/load.ts";
 import { checkBroker, checkStore } from "./_broker_checks.ts";
-import { checkCredentials } from "./_credential_checks.ts";
+import { checkCredentials, checkEndpoint } from "./_credential_checks.ts";
 import { checkClock, checkConfig, checkHome, checkRecords } from "./_home_checks.ts";
 import { checkDisk, checkGh, checkGit } from "./_host_checks.ts";
 import { checkImages, checkPorts, checkRuntime } from "./_runtime_checks.ts";
@@ -45,6 +45,7 @@ export async function examine(options: DoctorOptions): Promise<HostCheck[]> {
   if (resolved !== undefined) {
     const { settings } = resolved;
     checks.push(...await checked("credentials", () => checkCredentials({ home, env, settings, now })));
+    checks.push(...await checked("endpoint", () => checkEndpoint(settings), "warn"));
     checks.push(...await checked("runtime", () => runtimeChecks(options, { settings, isServing })));
     checks.push(...await checked("disk", () => checkDisk(settings, taskdHome(home))));
     checks.push(...await checked("records", () => checkRecords({ home, audit_root: settings.audit_root })));

@@ -229,6 +229,13 @@ const SPOILED: readonly {
     says: /there is no MY_KEY/,
   },
   {
+    title: "an endpoint where nothing listens",
+    spoil: (host) => host.config("default_agent: agent_d\ncompat:\n  base_url: http://127.0.0.1:1\n  model: m\n"),
+    name: "endpoint",
+    status: "warn",
+    says: /^nothing answers at http:\/\/127\.0\.0\.1:1: /,
+  },
+  {
     title: "a runtime that is configured and not installed",
     spoil: (host) => host.config("runtime: docker\n"),
     name: "runtime",

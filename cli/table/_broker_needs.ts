@@ -6,7 +6,7 @@ import { ANYWHERE, type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { brokerNeeds, socketNeeds } from "../plan/needs.ts";
 import { brokerOf, hostOf, type Plan } from "../plan/plan.ts";
 import { programFiles } from "./_branch_flags.ts";
-import { hostPort } from "../../lib/http/address.ts";
+import { endpointAddress, hostPort } from "../../lib/http/address.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
 
 /** The broker, and the file that holds the instruction, or what is decided. */
@@ -49,10 +49,14 @@ const BROKER_SYS = ["uid", "gid", "statfs", "hostname", "networkInterfaces", "os
 /** What the doctor inspects. It writes nothing: a socket's path is listed because connecting counts as writing. */
 export function doctorNeeds(plan: Plan): PermissionSet {
   const { roots, deno, store } = hostOf(plan);
-  const ip = brokerOf(plan).settings?.gateway_ip;
+  const { gateway_ip: ip, compat } = brokerOf(plan).settings ?? {};
+  const { "compat-url": chosen } = plan.flags;
+  const endpoints = [compat?.base_url, chosen].flatMap((url) =>
+    typeof url === "string" ? endpointAddress(url) ?? [] : []
+  );
   const ports = ip === undefined ? [] : [GATEWAY_PORT, PROXY_PORT].map((port) => hostPort({ hostname: ip, port }));
   const read = [...roots, deno, ...(store === undefined ? [] : [store])];
-  const own = { read, net: ports, sys: ["uid", "statfs"] };
+  const own = { read, net: [...ports, ...endpoints.map(hostPort)], sys: ["uid", "statfs"] };
   return unionOf(settingsNeeds(plan), askNeeds(plan), programNeeds(plan, TASK_PROGRAMS), own);
 }
 

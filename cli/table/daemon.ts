@@ -20,8 +20,9 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
   {
     name: "serve",
     summary: "Run the branch-store daemon",
-    details: "It serves live sessions on a unix socket until Ctrl-C or SIGTERM; then it flushes " +
-      "and closes every session.",
+    details:
+      "It serves live sessions on a unix socket until Ctrl-C or SIGTERM, which kill sends; then it flushes and closes " +
+      "every session.",
     flags: [
       duration("flush-every", "How often live sessions are made durable; 0 leaves it to session flush", {
         default: "30s",

@@ -10,6 +10,9 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
   {
     name: "checkpoint",
     summary: "Store a branch's database and name that point",
+    details:
+      "Under a live session it stores the pages that are new. Without one nothing says which those are, so the " +
+      "whole database is stored again when anything in it has changed.",
     positionals: [BRANCH, { name: "checkpoint", kind: "name", help: "Name of the checkpoint" }],
     flags: [text("note TEXT", "A remark that is kept with the checkpoint")],
     examples: [{ words: 'checkpoint shop v1 --note "before the import"', why: "Name the current content v1" }],

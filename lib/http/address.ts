@@ -32,6 +32,14 @@ export function hostPort({ hostname, port }: { hostname: string; port: number })
   return `${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
 }
 
+/** The host and port of an http or https URL; undefined of anything else. */
+export function endpointAddress(text: string): { hostname: string; port: number } | undefined {
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol) || !isHost(url.hostname)) return undefined;
+  const port = url.port === "" ? url.protocol === "http:" ? 80 : 443 : Number(url.port);
+  return { hostname: url.hostname.replace(/^\[|\]$/g, ""), port };
+}
+
 /**
  * Whether it can be a host: a name or an address, IPv6 in brackets. Asking for the permission to reach anything else
  * throws an error of the runtime, which names no flag and no setting.

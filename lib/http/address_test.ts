@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../errors.ts";
-import { isLoopback, parseHttpAddress } from "./address.ts";
+import { endpointAddress, isLoopback, parseHttpAddress } from "./address.ts";
 
 Deno.test("parseHttpAddress() recognises loopback by the literal alone", () => {
   const cases: [string, boolean][] = [
@@ -44,4 +44,16 @@ Deno.test("parseHttpAddress() refuses what no host can be called", () => {
   for (const host of ["a_b.example", "my-host", "example.com.", "[2001:db8::1]", "[::ffff:127.0.0.1]"]) {
     assertEquals(parseHttpAddress(`${host}:80`).hostname, host.replace(/^\[|\]$/g, ""));
   }
+});
+
+Deno.test("endpointAddress() has the scheme's port where a URL names none, and nothing of other URLs", () => {
+  const table: [string, object | undefined][] = [
+    ["http://localhost:11434/v1", { hostname: "localhost", port: 11434 }],
+    ["https://[::1]/v1", { hostname: "::1", port: 443 }],
+    ["http://models.example.com", { hostname: "models.example.com", port: 80 }],
+    ["ftp://example.com", undefined],
+    ["http://a,b/", undefined],
+    ["", undefined],
+  ];
+  for (const [url, address] of table) assertEquals(endpointAddress(url), address, url);
 });

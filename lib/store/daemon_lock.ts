@@ -197,7 +197,9 @@ function alreadyRunning(directory: string, info: DaemonInfo | undefined): TaskdE
   const host = info?.host === undefined || info.host === "" ? "" : ` on ${info.host}`;
   const who = info === undefined ? "" : ` (pid ${info.pid}${host}, socket ${info.socket ?? "not open yet"})`;
   return new TaskdError("daemon_running", `Cannot serve ${directory}: another daemon does so already${who}`, {
-    hint: "Use that daemon, or stop it first",
+    hint: info === undefined
+      ? "Use that daemon, or stop it first"
+      : `Use that daemon, or end it first: kill ${info.pid}`,
   });
 }
 
