@@ -133,9 +133,14 @@ const MAX_STDIN_BYTES = 65_536;
 
 export async function render({ checks, ready, next }: SetupReport, io: Io): Promise<string> {
   const shown = checks.filter(({ name }) => name !== "broker" && name !== "in sync");
+  const silent = checks.some(({ name, status }) => name === "endpoint" && status !== "ok");
   return [
     ...await checkLines(shown, io),
-    ready ? "Everything that the default agent needs is ready" : "Not ready yet: see what failed above",
+    !ready
+      ? "Not ready yet: see what failed above"
+      : silent
+      ? "Ready as soon as the model's endpoint answers"
+      : "Everything that the default agent needs is ready",
     `Next: ${next}`,
   ].join("\n");
 }

@@ -1,7 +1,8 @@
 /**
  * Aligned columns for people. Cells are made safe and kept on one line. On a terminal
- * that is too narrow, heads give way first, then names and texts down to a width that can
- * still be read, and then the last columns go to a second line: none is lost.
+ * that is too narrow, heads give way first, then texts down to a width that can still be read, and then the last
+ * columns go to a second line: none is lost. Names stay whole, since they are typed again, unless one is wider than the
+ * terminal.
  */
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
@@ -10,7 +11,7 @@ export interface TextTableOptions {
   head?: readonly string[];
   /** Columns, counted from 0, that are aligned to the right: numbers. */
   right?: readonly number[];
-  /** Columns of names, which are shortened in their middle where there is no room. */
+  /** Columns of names: one that is wider than the terminal is shortened in its middle. */
   names?: readonly number[];
   /** Columns of running text, which is shortened at its end. */
   texts?: readonly number[];
@@ -21,7 +22,7 @@ export interface TextTableOptions {
 const GAP = "  ";
 /** In front of lines that go on with a row. */
 const INDENT = "  ";
-/** What is shortened keeps this many columns: names and texts, and heads over narrower cells. */
+/** What is shortened keeps this many columns: texts, and heads over narrower cells. */
 const MIN_CELL = 12;
 const MIN_HEAD = 5;
 
@@ -83,7 +84,7 @@ export async function cutLine(line: string, columns: number): Promise<string> {
 function measured(
   head: readonly string[],
   body: readonly (readonly string[])[],
-  { names = [], texts = [], width }: TextTableOptions & { width: Width },
+  { texts = [], width }: TextTableOptions & { width: Width },
 ): Column[] {
   const widths: number[] = [];
   for (const row of body) {
@@ -92,8 +93,10 @@ function measured(
   return Array.from({ length: Math.max(head.length, widths.length) }, (_, index): Column => {
     const of_head = width(head[index] ?? "");
     const of_cells = widths[index] ?? 0;
-    const soft = names.includes(index) || texts.includes(index);
-    const least = Math.max(Math.min(of_head, MIN_HEAD), soft ? Math.min(of_cells, MIN_CELL) : of_cells);
+    const least = Math.max(
+      Math.min(of_head, MIN_HEAD),
+      texts.includes(index) ? Math.min(of_cells, MIN_CELL) : of_cells,
+    );
     return { index, columns: Math.max(of_head, of_cells), of_cells, least };
   }).filter(({ columns }) => columns > 0);
 }

@@ -30,7 +30,7 @@ Deno.test("textTable() shortens nothing without a terminal, or with room enough"
   assertEquals(await branches(76), whole);
 });
 
-Deno.test("textTable() shortens heads over narrow cells first, then names in their middle", async () => {
+Deno.test("textTable() shortens heads over narrow cells first, and keeps names whole", async () => {
   assertEquals(
     await branches(70),
     [
@@ -42,27 +42,34 @@ Deno.test("textTable() shortens heads over narrow cells first, then names in the
   assertEquals(
     await branches(60),
     [
-      "BRANCH        STATE   CHEC…  TOUCHED",
-      "shop@main     idle        0  2026-01-31 12:00:00Z",
-      "shop@t…index  active     12  2026-01-31 12:00:00Z  protected",
+      "BRANCH                  STATE   CHECK…  TOUCHED",
+      "shop@main               idle         0  2026-01-31 12:00:00Z",
+      "shop@try-another-index  active      12  2026-01-31 12:00:00Z",
+      "  protected",
     ].join("\n"),
   );
+  assertEquals((await branches(20)).split("\n").filter((line) => line.includes("@")), [
+    "shop@main",
+    "shop@try-a…her-index",
+  ]);
 });
 
 Deno.test("textTable() moves the last columns to lines of their own before it shortens text", async () => {
   assertEquals(
     await branches(50),
     [
-      "BRANCH         STATE   CHEC…  TOUCHED",
-      "shop@main      idle        0  2026-01-31 12:00:00Z",
-      "shop@t…-index  active     12  2026-01-31 12:00:00Z",
-      "  protected",
+      "BRANCH                  STATE   CHECKPOINTS",
+      "  TOUCHED",
+      "shop@main               idle              0",
+      "  2026-01-31 12:00:00Z",
+      "shop@try-another-index  active           12",
+      "  2026-01-31 12:00:00Z  protected",
     ].join("\n"),
   );
   for (let columns = 24; columns <= 80; columns++) {
     const shown = await branches(columns);
     for (const line of shown.split("\n")) assertEquals(line.length <= columns, true, `${columns}: ${line}`);
-    for (const word of ["active", "12", "2026-01-31 12:00:00Z", "protected", "TOUCHED"]) {
+    for (const word of ["shop@try-another-index", "active", "12", "2026-01-31 12:00:00Z", "protected", "TOUCHED"]) {
       assertEquals(shown.includes(word), true, `${columns}: ${shown}`);
     }
   }

@@ -21,7 +21,7 @@ const NAMED = ["read the file named in the call", "write the file named in the c
 function expected(command: CommandSpec, route: "store" | "socket"): string[] {
   const name = command.name;
   if (["version", "help", "completion"].includes(name)) return [];
-  if (name === "serve") return [...STORE, ...SOCKET];
+  if (name === "serve" || name === "mcp") return [...STORE, ...SOCKET];
   if (command.uses === "broker") return isSubmission(command) ? [...SOCKET, NAMED[0]!] : [...SOCKET];
   if (name.startsWith("session ") || name === "watch") return [...SOCKET];
   if (name === "create") return [...STORE, NAMED[0]!];
