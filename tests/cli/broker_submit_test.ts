@@ -91,8 +91,11 @@ Deno.test("submit sends every flag", async () => {
 
 Deno.test("submit takes a repository on this machine by a relative path", async () => {
   await using host = await makeBrokerHost();
+  // Before it is a task.
+  assertEquals((await host.json(["submit", "./shop", "Fix"], 1)).code, "not_found");
+  await Deno.mkdir(`${host.base}/shop`);
   assertEquals((await host.taskd("submit", "./shop", "Fix", "--detach")).code, 0);
-  assertEquals(host.engine.submitted[0]!.repo, `${host.base}/shop`);
+  assertEquals(host.engine.submitted.map(({ repo }) => repo), [`${host.base}/shop`]);
 });
 
 Deno.test("submit --detach prints the id and waits for nothing", async () => {
