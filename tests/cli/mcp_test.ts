@@ -125,7 +125,7 @@ Deno.test("an agent makes a database, and gets its answer though its input has e
   assertEquals(reported(later.get(4)).branch.db, "shop");
 });
 
-Deno.test("a server of tools works beside a daemon that begins later, and without it when it has ended", async () => {
+Deno.test("a server of tools works with a daemon that begins later, and without it once it has ended", async () => {
   await using place = await makePlace();
   const child = startServer(place);
   const [writer, answers] = [child.stdin.getWriter(), textLines(child.stdout)];
