@@ -40,6 +40,7 @@ export class LogPin {
       // Reads the schema, which a checkpoint asks for: later it may be one that this library cannot read.
       connection.run("PRAGMA journal_mode");
     }
+    file.noteShm();
   }
 
   /** Whether the log is pinned: not where taking the pin again has failed. */

@@ -182,6 +182,8 @@ export class CheckoutFile implements Disposable {
   readonly #main: OpenFile;
   readonly #busy_timeout_ms: number;
   #wal: OpenFile | undefined;
+  /** The index of the log that the connections share. */
+  #shm: number | null | undefined;
   #connections: Connection[] = [];
 
   private constructor(path: string, main: OpenFile, busy_timeout_ms: number) {
@@ -261,7 +263,10 @@ export class CheckoutFile implements Disposable {
     return stampFile(`${this.path}-wal`)?.size ?? 0;
   }
 
-  /** Throws `capture_failed` when the checkout or its -wal was removed or replaced under the open file. */
+  /**
+   * Throws `capture_failed` when the checkout, its -wal or its -shm was removed or replaced under the open file: programs
+   * that open it from then on and those that have it open no longer see each other's locks and commits.
+   */
   assertInPlace(): void {
     const found = inode(this.path);
     if (found === undefined || found !== this.#main.inode) {
@@ -270,6 +275,15 @@ export class CheckoutFile implements Disposable {
     if (this.#wal && inode(`${this.path}-wal`) !== this.#wal.inode) {
       throw new CheckoutOverwritten(`${this.path}-wal`, "was removed or replaced");
     }
+    this.noteShm();
+    if (this.#shm !== undefined && inode(`${this.path}-shm`) !== this.#shm) {
+      throw new CheckoutOverwritten(`${this.path}-shm`, "was removed or replaced");
+    }
+  }
+
+  /** Notes which -shm the connections have open, once they have one. */
+  noteShm(): void {
+    if (this.#connections.length > 0) this.#shm ??= inode(`${this.path}-shm`);
   }
 
   /** Checkpoints what no reader needs, without blocking. */
@@ -284,14 +298,37 @@ export class CheckoutFile implements Disposable {
 
   /** Closes connections first, the descriptor last. */
   close(): void {
+    const guard = this.#guardLog();
     try {
       for (const connection of this.#connections) connection.close();
+      guard?.close();
     } finally {
       this.#connections = [];
       this.#wal?.[Symbol.dispose]();
       this.#wal = undefined;
       this.#main[Symbol.dispose]();
     }
+  }
+
+  /**
+   * The last connection that is closed folds the log as its own -shm has it, and removes the -wal by name: where those were
+   * replaced, that is commits of others. Beside a connection that only reads none is the last, and that one may not lock
+   * the file for it: https://sqlite.org/wal.html#the_wal_file
+   */
+  #guardLog(): Connection | undefined {
+    try {
+      if (this.#connections.length > 0) this.assertInPlace();
+      return undefined;
+    } catch {
+      if (inode(this.path) !== this.#main.inode) return undefined;
+    }
+    const guard = new Connection(this.path, { mode: "ro", busy_timeout_ms: 0 });
+    try {
+      guard.pin();
+    } catch {
+      // It has its lock on the file, whatever it can read there.
+    }
+    return guard;
   }
 
   [Symbol.dispose](): void {

@@ -23,6 +23,12 @@ function onFile(work: (file: CheckoutFile, path: string) => Promise<void> | void
   });
 }
 
+/** A statement of a stock client in another process. */
+function shell(path: string, statement: string): void {
+  const { success, stderr } = new Deno.Command("sqlite3", { args: [path, statement] }).outputSync();
+  assert(success, new TextDecoder().decode(stderr));
+}
+
 /** A stock client in another process: it deletes the -wal on leaving unless it sees another process's locks. */
 async function visit(path: string): Promise<void> {
   const { success, stderr } = await new Deno.Command("sqlite3", { args: [path, "SELECT count(*) FROM t"] }).output();
@@ -96,7 +102,31 @@ Deno.test("a checkout or log that goes away is noticed", async () => {
     Deno.removeSync(`${path}-wal`);
     assert(refuses("capture_failed", () => file.assertInPlace()).message.includes("-wal"));
   });
+  await onFile((file, path) => {
+    file.connect().run("INSERT INTO t VALUES(2)");
+    file.assertInPlace();
+    Deno.removeSync(`${path}-shm`);
+    assert(refuses("capture_failed", () => file.assertInPlace()).message.includes("-shm"));
+  });
 });
+
+for (const removed of [["-shm"], ["-shm", "-wal"]]) {
+  Deno.test(`closing leaves what was committed after ${removed.join(" and ")} went away`, () =>
+    withDirectory((directory) => {
+      const path = `${directory}/x.db`;
+      sql(path, "PRAGMA journal_mode=WAL", "CREATE TABLE t(v)");
+      const file = CheckoutFile.open(path, { busy_timeout_ms: 0 });
+      const pin = file.connect();
+      pin.run("INSERT INTO t VALUES(1)");
+      file.checkpointPassive(pin);
+      file.assertInPlace();
+      for (const suffix of removed) Deno.removeSync(path + suffix);
+      shell(path, "INSERT INTO t VALUES(2)");
+      file.close();
+      assertEquals(rows(path), "1,2");
+      return Promise.resolve();
+    }));
+}
 
 Deno.test("a log is read at the requested offset, however it has grown since", () =>
   onFile((file, path) => {

@@ -90,8 +90,10 @@ export class Connection {
     this.#path = path;
     const { busy_timeout_ms, ...uri } = options;
     this.#busy_timeout_ms = busy_timeout_ms;
+    // Of a plain path too, where SQLite gets to see no URI.
+    const readOnly = uri.mode === "ro";
     try {
-      this.#db = new DatabaseSync(openName(path, { mode: "rw", ...uri }), { timeout: busy_timeout_ms });
+      this.#db = new DatabaseSync(openName(path, { mode: "rw", ...uri }), { timeout: busy_timeout_ms, readOnly });
     } catch (error) {
       throw sqliteError(error, `Cannot open ${path}`, { opened: lstatIfPresent(path) !== undefined });
     }
