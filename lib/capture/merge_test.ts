@@ -142,6 +142,30 @@ for (const materialize of [false, true]) {
     }, { materialize }));
 }
 
+Deno.test("a destroyed branch comes back with its merges and with where it was forked", async (t) => {
+  for (const kept of ["stored", "with edits that no store object has"]) {
+    await t.step(kept, () =>
+      shop(async (scene) => {
+        const { store } = scene;
+        await edit(scene, "main", "UPDATE orders SET note='in both' WHERE id=1");
+        const { merge: brought } = await merge(scene, MAIN, TRY);
+        await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");
+        const { path } = await store.checkout(TRY);
+        if (kept !== "stored") sql(path, "UPDATE orders SET state='edited' WHERE id=2");
+        await store.destroy(TRY, { confirm: true });
+        await store.undo(TRY);
+        // The head of `main` itself is no common point any more.
+        await edit(scene, "main", "INSERT INTO orders VALUES (4,'new','')");
+        assertEquals((await store.merges(TRY)).map(({ merge, in_force }) => [merge, in_force]), [[brought, true]]);
+        assertEquals((await merge(scene)).conflicts, []);
+        const state = kept === "stored" ? "mended" : "edited";
+        assertEquals(await stored(store, "app", ORDERS), `1:new,2:${state},3:new,4:new`);
+        await revertMerge(store, TRY, brought);
+        assertEquals(await stored(store, "app@try", "SELECT note FROM orders WHERE id=1"), "");
+      }));
+  }
+});
+
 Deno.test("a branch that was given another's content is held against what that began with", () =>
   shop(async (scene) => {
     await scene.store.fork(MAIN, "early");

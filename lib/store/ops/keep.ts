@@ -8,6 +8,7 @@ import type { DatabaseImage } from "../../sqlite/wal_tail.ts";
 import { isoNow, newLineage, type Point, type StoreContext } from "../context.ts";
 import { unreadable } from "../errors.ts";
 import { refuseClaimed } from "../lease.ts";
+import { pastOf } from "../merge_base.ts";
 import { MAX_NAME_CHARS } from "../names.ts";
 import { writeSnapshot } from "../objects.ts";
 import type { Kept, Ref } from "../ref.ts";
@@ -15,7 +16,7 @@ import type { SafetyOptions } from "../results.ts";
 import { PageChecksums } from "../page_checksums.ts";
 import { safetyTtlField, touched, type TtlField, ttlField } from "../time_to_live.ts";
 import type { ListVersion } from "../tombstones.ts";
-import { abandonLineage, beginLineage, createForkedBranch, type NewLineage } from "./lineage.ts";
+import { abandonLineage, baseOf, beginLineage, createForkedBranch, type NewLineage } from "./lineage.ts";
 
 const CLAIMED = ["branch_deleting", "branch_reaping"] as const;
 /** How the names of branches that keep what a destroy took away end. */
@@ -66,7 +67,10 @@ export async function keepContent(context: StoreContext, before: Point, options:
     ...order,
     ...lifeOf(before.ref),
   };
-  const checkpoints = op === "destroy" ? checkpointsOf(before.ref) : [];
+  const rest = {
+    ...await historyOf(context, before, begun),
+    ...(op === "destroy" ? { ...mergesOf(before.ref), checkpoints: checkpointsOf(before.ref) } : {}),
+  };
   for (let count = 1; count <= MAX_KEPT; count++) {
     const tail = count === 1 ? `-${suffix}` : `-${suffix}-${count}`;
     const name = keeperName(branch, tail);
@@ -76,7 +80,7 @@ export async function keepContent(context: StoreContext, before: Point, options:
         point: before,
         begun,
         since,
-        more: { ...ttl, checkpoints, kept },
+        more: { ...ttl, ...rest, kept },
       });
       return { branch: name, id: kept.id, etag };
     } catch (error) {
@@ -189,6 +193,21 @@ export async function endKeepers(context: StoreContext, address: { db: string; b
 /** A ref's checkpoints for another lineage: each names the one it resolves in. */
 export function checkpointsOf(ref: Ref): Ref["checkpoints"] {
   return ref.checkpoints.map((known) => ({ lineage: ref.lineage, ...known }));
+}
+
+/** What the ref of a lineage that continues `point` says of where the branch comes from: undo gives that back. */
+export function historyOf(
+  context: StoreContext,
+  point: Point,
+  begun: NewLineage,
+): Promise<Pick<Ref, "past" | "origin">> {
+  const from = begun.base ?? baseOf(point);
+  return pastOf(context, [point.ref], { from, shared: begun.base !== undefined });
+}
+
+/** The merges that a branch remembers. */
+export function mergesOf({ merges }: Ref): Pick<Ref, "merges"> {
+  return merges === undefined ? {} : { merges };
 }
 
 /** What undo gives back to a branch beside its content. */

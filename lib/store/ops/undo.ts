@@ -14,7 +14,7 @@ import type { UndoEntry } from "../ref.ts";
 import type { UndoableEntry, UndoOptions, UndoResult } from "../results.ts";
 import { expiresAt, ttlField } from "../time_to_live.ts";
 import { listVersion } from "../tombstones.ts";
-import { checkpointsOf, type Keeper, keptByDestroy } from "./keep.ts";
+import { checkpointsOf, historyOf, type Keeper, keptByDestroy, mergesOf } from "./keep.ts";
 import { beginLineage, createForkedBranch } from "./lineage.ts";
 import { repoint } from "./repoint.ts";
 
@@ -73,7 +73,7 @@ export async function undo(context: StoreContext, address: Address, options: Und
   });
 }
 
-/** Makes a destroyed branch again, with its checkpoints and its own time to live. */
+/** Makes a destroyed branch again, with its checkpoints, its merges and its own time to live. */
 async function restoreDestroyed(
   context: StoreContext,
   { db, branch }: Address,
@@ -92,6 +92,8 @@ async function restoreDestroyed(
     since,
     more: {
       ...ttlField(kept),
+      ...await historyOf(context, point, begun),
+      ...mergesOf(ref),
       checkpoints: checkpointsOf(ref),
       ...(kept.protected ? { protected: true } : {}),
       ...(kept.before === undefined ? {} : { undo: kept.before }),
