@@ -226,7 +226,7 @@ async function openNetwork(host: Host, { runtime }: Sandboxes, late: { engine?: 
   const { resolved, log, lanes, prices, clock, random, overrides, cleanup } = host;
   const { listen } = await runtime.prepare();
   const limits = connectionLimits(host.open_files, CONNECTION_USES);
-  const gateway = await Gateway.start({
+  const gateway = Gateway.start({
     hostname: listen.hostname,
     port: listen.gateway_port,
     upstreams: lanes.upstreams,

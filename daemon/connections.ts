@@ -7,6 +7,7 @@
  * the longest makes room, whether it is idle or stopped in the middle of a request.
  */
 
+import { acceptAll } from "../lib/accept.ts";
 import type { Clock } from "../lib/clock.ts";
 import { withDeadline } from "../lib/deadline.ts";
 import { TaskdError } from "../lib/errors.ts";
@@ -24,8 +25,6 @@ export const MAX_CONNECTIONS = 1024;
 
 /** Bytes handed to the kernel at a time; the write deadline is re-armed for each, so a large answer may take longer. */
 const WRITE_CHUNK_BYTES = 64 * 1024;
-/** Pause after a failed accept, such as too many open files, so that it cannot spin. */
-const ACCEPT_RETRY_MS = 100;
 
 /** How long a connection may ask for nothing and be kept when all are taken; a command sends its request at once. */
 const QUIET_MS = 1_000;
@@ -53,7 +52,7 @@ export class Connections {
   readonly #deadline_ms: number;
   readonly #max: number;
   readonly #clients = new Set<Client>();
-  #closed = false;
+  readonly #closing = new AbortController();
 
   constructor(options: ConnectionsOptions) {
     this.#options = options;
@@ -65,25 +64,13 @@ export class Connections {
     return this.#clients.size;
   }
 
-  async accept(listener: Deno.UnixListener): Promise<void> {
-    while (!this.#closed) {
-      let conn: Deno.UnixConn;
-      try {
-        conn = await listener.accept();
-      } catch (error) {
-        if (this.#closed || error instanceof Deno.errors.BadResource || error instanceof Deno.errors.Interrupted) {
-          return;
-        }
-        this.#options.log(`accept failed: ${error}`);
-        await this.#options.clock.sleep(ACCEPT_RETRY_MS);
-        continue;
-      }
-      this.#admit(conn);
-    }
+  accept(listener: Deno.UnixListener): Promise<void> {
+    const { clock, log } = this.#options;
+    return acceptAll(listener, (conn) => this.#admit(conn), { clock, log, signal: this.#closing.signal });
   }
 
   close(): void {
-    this.#closed = true;
+    this.#closing.abort();
     for (const client of this.#clients) hangUp(client.conn);
   }
 

@@ -10,7 +10,7 @@
 import type { Clock, RandomBytes } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
-import { isClientGone } from "../../lib/http/accept.ts";
+import { acceptAll } from "../../lib/accept.ts";
 import { hostPort } from "../../lib/http/address.ts";
 import { SharedBuffers } from "./_shared_buffers.ts";
 import { serveClient } from "./_client_requests.ts";
@@ -30,9 +30,6 @@ import { refusalResponse, Refused } from "./reasons.ts";
 import type { EgressList } from "./egress_rules.ts";
 
 export { EGRESS_LIMITS, EGRESS_TIMEOUTS } from "./_session.ts";
-
-/** Milliseconds until the next try to accept a connection, once the process is out of descriptors. */
-const ACCEPT_RETRY_MS = 250;
 
 export interface EgressProxyOptions extends DialerOptions {
   clock: Clock;
@@ -78,7 +75,12 @@ export class EgressProxy {
       limits: { ...EGRESS_LIMITS, ...options.limits },
       onDecision: options.onDecision ?? (() => {}),
     };
-    this.#accepting = this.#accept();
+    const take = (client: Deno.TcpConn) => {
+      const serving = this.#serve(client);
+      this.#serving.add(serving);
+      serving.finally(() => this.#serving.delete(serving));
+    };
+    this.#accepting = acceptAll(listener, take, { clock: options.clock, signal: this.#stop.signal });
   }
 
   /**
@@ -135,23 +137,6 @@ export class EgressProxy {
     await Promise.all([this.#accepting, ...this.#serving]);
     this.#deps.deadlines.close();
     this.#deps.log.close();
-  }
-
-  async #accept(): Promise<void> {
-    while (!this.#stop.signal.aborted) {
-      let client: Deno.TcpConn;
-      try {
-        client = await this.#listener.accept();
-      } catch (error) {
-        if (isClientGone(error)) continue;
-        // Out of descriptors: wait a moment, go on.
-        await this.#deps.clock.sleep(ACCEPT_RETRY_MS, this.#stop.signal).catch(() => {});
-        continue;
-      }
-      const serving = this.#serve(client);
-      this.#serving.add(serving);
-      serving.finally(() => this.#serving.delete(serving));
-    }
   }
 
   async #serve(client: Deno.TcpConn): Promise<void> {

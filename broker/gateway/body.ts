@@ -13,8 +13,6 @@ import { concat } from "../../lib/concat.ts";
 export const MAX_BODY_BYTES = 16 << 20;
 /** Bytes of bodies that are held at once, of all tasks together. */
 export const MAX_HELD_BYTES = 256 << 20;
-/** How much of a refused body is read and dropped, so that the answer can be seen and the connection used again. */
-const MAX_DRAINED_BYTES = 32 << 20;
 
 type Unpack = (bytes: Uint8Array, options: { maxOutputLength: number }) => Promise<Uint8Array>;
 const ENCODINGS: Readonly<Record<string, Unpack>> = {
@@ -70,18 +68,6 @@ export async function readJsonBody(request: IncomingMessage, memory: BodyMemory)
     if (code === "ERR_BUFFER_TOO_LARGE") throw tooLarge();
     throw new Refusal("bad_request", `The body is not ${encoding}`);
   }
-}
-
-export function drainBody(request: IncomingMessage): void {
-  if (request.complete) return;
-  let size = 0;
-  request.removeAllListeners("data");
-  request.on("data", (part: Uint8Array) => {
-    size += part.length;
-    if (size > MAX_DRAINED_BYTES) request.destroy();
-  });
-  request.on("error", () => {});
-  request.resume();
 }
 
 function checkContentType(value: string | undefined): void {

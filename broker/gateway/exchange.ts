@@ -23,8 +23,10 @@ export interface ExchangeLimits {
   /** From there to the head of the answer; a long thought without a stream takes its time. */
   answer_ms: number;
   idle_ms: number;
-  stall_ms: number;
+  /** For the rest of an answer whose client is gone. */
   drain_ms: number;
+  /** The same once its task has ended: neither a stop nor a kill waits for a vendor. */
+  last_drain_ms: number;
   drain_bytes: number;
 }
 
@@ -32,8 +34,8 @@ export const EXCHANGE_LIMITS: ExchangeLimits = {
   connect_ms: 15_000,
   answer_ms: 600_000,
   idle_ms: 300_000,
-  stall_ms: 60_000,
   drain_ms: 60_000,
+  last_drain_ms: 10_000,
   drain_bytes: 32 << 20,
 };
 
@@ -64,6 +66,7 @@ export class Exchange {
   #status: number | undefined;
   #connected = false;
   #client_gone = false;
+  readonly #gone = Promise.withResolvers<undefined>();
   #drained_bytes = 0;
   #abort: () => void = () => {};
   #finish: () => void = () => {};
@@ -79,22 +82,24 @@ export class Exchange {
     const { auth } = lease.options;
     const gone = () => this.#clientGone();
     response.once("close", gone);
+    const ending = lease.ending.signal;
+    const last = () => this.#client_gone && this.#boundDrain();
+    ending.addEventListener("abort", last);
     try {
-      let credential = await upstream.credential(auth);
-      if (this.#client_gone) return;
+      let credential = await this.#unlessGone(upstream.credential(auth));
+      if (credential === undefined) return;
       let incoming = await this.#send(credential);
-      if (incoming.statusCode === 401) {
-        const renewed = await this.#renewed(credential, incoming);
-        if (renewed && (this.#client_gone || lease.ending.signal.aborted)) {
+      if (incoming.statusCode === 401 && auth === "subscription") {
+        incoming.on("error", () => {});
+        incoming.destroy();
+        credential = await this.#unlessGone(upstream.renewed(credential));
+        if (credential === undefined || ending.aborted) {
           // What goes out now would be billed, and its answer lost.
           this.#status = incoming.statusCode;
           this.#settle("client_gone");
           return;
         }
-        if (renewed) {
-          credential = renewed;
-          incoming = await this.#send(credential);
-        }
+        incoming = await this.#send(credential);
       }
       await this.#pass(incoming, credential);
     } catch (error) {
@@ -105,6 +110,7 @@ export class Exchange {
     } finally {
       deadline.clear();
       response.off("close", gone);
+      ending.removeEventListener("abort", last);
     }
   }
 
@@ -142,13 +148,10 @@ export class Exchange {
     });
   }
 
-  /** Another credential in place of the one that the vendor has refused; a key has none. */
-  async #renewed(rejected: Credential, incoming: IncomingMessage): Promise<Credential | undefined> {
-    const { upstream, lease } = this.#options;
-    if (lease.options.auth === "api_key") return undefined;
-    incoming.on("error", () => {});
-    incoming.destroy();
-    return await upstream.renewed(rejected);
+  /** The credential; undefined as soon as the client is gone, so that no stop waits for its renewal. */
+  async #unlessGone(credential: Promise<Credential>): Promise<Credential | undefined> {
+    const found = await Promise.race([credential, this.#gone.promise]);
+    return this.#client_gone ? undefined : found;
   }
 
   #pass(incoming: IncomingMessage, credential: Credential): Promise<void> {
@@ -186,7 +189,7 @@ export class Exchange {
   }
 
   #chunk(chunk: Uint8Array, redactor: Redactor): void {
-    const { response, limits } = this.#options;
+    const { response, limits, deadline } = this.#options;
     this.#meter?.push(chunk);
     // Before the client sees it: a client takes the last event for the end and sends its next request.
     if (this.#meter?.done) this.#settle("complete");
@@ -202,7 +205,8 @@ export class Exchange {
     }
     const incoming = this.#incoming!;
     incoming.pause();
-    this.#wait(limits.stall_ms, () => response.destroy());
+    // The connection has a deadline of its own for what its client does not read.
+    deadline.clear();
     response.once("drain", () => {
       this.#wait(limits.idle_ms, () => this.#broken("cut_off"));
       incoming.resume();
@@ -213,8 +217,8 @@ export class Exchange {
     this.#meter?.end();
     this.#settle(this.#client_gone ? "client_gone" : "complete");
     if (this.#client_gone) return this.#finish();
-    const { response, limits } = this.#options;
-    this.#wait(limits.stall_ms, () => response.destroy());
+    const { response, deadline } = this.#options;
+    deadline.clear();
     response.once("close", this.#finish);
     response.once("finish", this.#finish);
     response.end(redactor.end());
@@ -231,17 +235,23 @@ export class Exchange {
   }
 
   #clientGone(): void {
-    const { response, limits } = this.#options;
-    if (response.writableFinished || this.#client_gone) return;
+    if (this.#options.response.writableFinished || this.#client_gone) return;
     this.#client_gone = true;
+    this.#gone.resolve(undefined);
     // The vendor has seen nothing yet: it bills nothing, and its answer is not needed.
     if (this.#outgoing !== undefined && !this.#connected) {
       this.#settle("client_gone");
       this.#abort();
       return;
     }
-    this.#options.deadline.set(limits.drain_ms, () => this.#broken("cut_off"));
+    this.#boundDrain();
     this.#incoming?.resume();
+  }
+
+  #boundDrain(): void {
+    const { lease, limits, deadline } = this.#options;
+    const ms = lease.ending.signal.aborted ? limits.last_drain_ms : limits.drain_ms;
+    deadline.set(ms, () => this.#broken("cut_off"));
   }
 
   /** Moves the deadline; that of a client who went away stands. */

@@ -4,14 +4,15 @@
  * a byte goes out, and metered as it comes back.
  */
 
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
 import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { type Lane, LANES, laneText } from "../agents.ts";
-import { BodyMemory, ClientGone, drainBody, readJsonBody } from "./body.ts";
+import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
+import { drain, hasBody, type HttpExchange } from "../../lib/http/node_messages.ts";
+import { BoundedServer } from "../../lib/http/server.ts";
+import { BodyMemory, ClientGone, readJsonBody } from "./body.ts";
 import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits } from "./exchange.ts";
 import { presentedToken } from "./headers.ts";
 import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, TaskLease, tokenDigest } from "./lease.ts";
@@ -23,16 +24,10 @@ import { InvalidJson, parseStrictJson } from "../../lib/text/strict_json.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
 import { GATEWAY_PORT } from "../egress/ports.ts";
 
-const HEADERS_MS = 10_000;
-const REQUEST_MS = 60_000;
-const KEEP_ALIVE_MS = 60_000;
-/** How often Node checks the two times above; its default of 30 s would make them 40 s and 90 s. */
-const CHECK_MS = 1_000;
 export const MAX_GATEWAY_CONNECTIONS = 1_024;
-/** Of one address, so that no sandbox takes every place. */
-export const MAX_CONNECTIONS_PER_PEER = 256;
-/** How long a client that was refused an upgrade may take to read its answer. */
-const LINGER_MS = 2_000;
+/** Of one task, and of one address whose tasks are not known yet, so that no sandbox takes every place. */
+export const MAX_GATEWAY_SHARE = 256;
+const HINT = "Another broker may be running, or the address of gateway_ip does not exist yet";
 
 export interface GatewayOptions {
   hostname: string;
@@ -48,7 +43,8 @@ export interface GatewayOptions {
   clock?: Clock;
   random?: RandomBytes;
   limits?: Partial<ExchangeLimits>;
-  timeouts?: { headers_ms?: number; request_ms?: number };
+  /** Shorter deadlines of its clients, for tests. */
+  timeouts?: Partial<HttpTimeouts> | undefined;
 }
 
 interface Entry {
@@ -60,14 +56,13 @@ export class Gateway {
   readonly #options: GatewayOptions;
   readonly #clock: Clock;
   readonly #limits: ExchangeLimits;
-  readonly #server: Server;
+  readonly #server: BoundedServer<void>;
+  /** Where it listens; the port is the real one when 0 was asked for. */
+  readonly address: { hostname: string; port: number };
   readonly #upstreams = new Map<Lane, Upstream>();
   readonly #leases = new Map<string, Entry>();
   readonly #deadlines: MovingDeadlines;
   readonly #body_memory = new BodyMemory();
-  readonly #peers = new Map<string, number>();
-  /** Connections that Node no longer handles, until they are closed. */
-  readonly #detached = new Set<Duplex>();
   #closing = false;
 
   private constructor(options: GatewayOptions) {
@@ -79,42 +74,21 @@ export class Gateway {
       const upstream = options.upstreams[lane];
       if (upstream) this.#upstreams.set(lane, new Upstream(lane, upstream));
     }
-    this.#server = createServer({
-      headersTimeout: options.timeouts?.headers_ms ?? HEADERS_MS,
-      requestTimeout: options.timeouts?.request_ms ?? REQUEST_MS,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      connectionsCheckingInterval: CHECK_MS,
-    }, (request, response) => void this.#serve(request, response));
-    this.#server.maxConnections = options.max_connections ?? MAX_GATEWAY_CONNECTIONS;
-    this.#server.on("connection", (socket: Socket) => this.#count(socket));
-    this.#server.on(
-      "upgrade",
-      (_request: IncomingMessage, socket: Duplex) => this.#endWith(socket, UPGRADE_ANSWER),
-    );
-    this.#server.on("clientError", (_error: Error, socket: Socket) => this.#endWith(socket, BAD_REQUEST_ANSWER));
-  }
-
-  static async start(options: GatewayOptions): Promise<Gateway> {
-    const gateway = new Gateway(options);
+    this.#server = new BoundedServer<void>({
+      serve: (exchange) => this.#serve(exchange),
+      log: options.log,
+      max_connections: options.max_connections ?? MAX_GATEWAY_CONNECTIONS,
+      max_share: MAX_GATEWAY_SHARE,
+      clock: this.#clock,
+      timeouts: options.timeouts,
+    });
     const { hostname, port = GATEWAY_PORT } = options;
-    try {
-      await new Promise<void>((resolve, reject) => {
-        gateway.#server.once("error", reject);
-        gateway.#server.listen(port, hostname, resolve);
-      });
-    } catch (cause) {
-      throw new TaskdError("unavailable", `Cannot listen on ${hostname}:${port}`, {
-        cause,
-        hint: "Another broker may be running, or the address of gateway_ip does not exist yet",
-      });
-    }
-    return gateway;
+    this.address = this.#server.listen({ hostname, port }, HINT, () => {});
   }
 
-  get address(): { hostname: string; port: number } {
-    const address = this.#server.address();
-    if (address === null || typeof address === "string") return { hostname: this.#options.hostname, port: 0 };
-    return { hostname: address.address, port: address.port };
+  /** Listens. Throws `unavailable` when the address cannot be had. */
+  static start(options: GatewayOptions): Gateway {
+    return new Gateway(options);
   }
 
   /** Opens the gateway for a task; throws `invalid_request` when its lane has no upstream or no credential. */
@@ -146,68 +120,34 @@ export class Gateway {
   /** Accepts nothing more, ends every lease, and resolves once all is settled. */
   async close(): Promise<void> {
     this.#closing = true;
-    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    this.#server.stopAccepting();
     await Promise.all([...this.#leases.values()].map(({ handle }) => handle.end()));
-    this.#server.closeAllConnections();
-    for (const socket of this.#detached) socket.destroy();
-    await closed;
+    await this.#server.close(0);
     this.#deadlines.close();
     for (const upstream of this.#upstreams.values()) upstream.close();
   }
 
-  /** Counts a connection until it is closed; one too many of its address is closed at once. */
-  #count(socket: Socket): void {
-    const { remoteAddress: peer = "" } = socket;
-    const count = (this.#peers.get(peer) ?? 0) + 1;
-    if (count > MAX_CONNECTIONS_PER_PEER) {
-      socket.destroy();
-      return;
-    }
-    this.#peers.set(peer, count);
-    socket.once("close", () => {
-      const left = this.#peers.get(peer)! - 1;
-      if (left === 0) this.#peers.delete(peer);
-      else this.#peers.set(peer, left);
-    });
-  }
-
-  /** Answers on a connection that has left Node's hands, and sees to its end: Node neither reads nor bounds it. */
-  #endWith(socket: Duplex, refusal: Refusal): void {
-    const { status, headers, body } = refusal.answer();
-    const lines = Object.entries({ ...headers, connection: "close" }).map(([name, value]) => `${name}: ${value}\r\n`);
-    socket.on("error", () => {});
-    if (!socket.writable || this.#closing) {
-      socket.destroy();
-      return;
-    }
-    const deadline = this.#deadlines.create();
-    this.#detached.add(socket);
-    socket.once("close", () => {
-      deadline.clear();
-      this.#detached.delete(socket);
-    });
-    deadline.set(LINGER_MS, () => socket.destroy());
-    socket.resume();
-    socket.end(`HTTP/1.1 ${status} Refused\r\n${lines.join("")}\r\n${body}`);
-  }
-
-  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    response.on("error", () => {});
+  async #serve({ incoming, outgoing, stream }: HttpExchange<void>): Promise<void> {
+    // A model may think for long, and what is spent for a client that is gone has to be known.
+    stream.streaming();
     let claim: Claim | undefined;
     let ending: AbortSignal | undefined;
-    const cut = () => request.socket.destroy();
+    const cut = () => stream.destroy();
     try {
-      if (request.headers.upgrade !== undefined) throw new Refusal("upgrade_refused", UPGRADE_DETAIL);
+      if (incoming.headers.upgrade !== undefined) throw new Refusal("upgrade_refused", UPGRADE_DETAIL);
       if (this.#closing) throw new Refusal("stopping", "The gateway is stopping");
-      const entry = this.#leases.get(tokenDigest(presentedToken(request.headers)));
+      const entry = this.#leases.get(tokenDigest(presentedToken(incoming.headers)));
       if (!entry) throw new Refusal("unauthorized", "The token is unknown, or its task has ended");
-      const route = matchRoute(entry.lease.options.lane, request.method ?? "", request.url ?? "");
+      if (!this.#server.assign(stream, entry.lease.digest)) {
+        throw new Refusal("overloaded", `The task has ${MAX_GATEWAY_SHARE} connections already`);
+      }
+      const route = matchRoute(entry.lease.options.lane, incoming.method ?? "", incoming.url ?? "");
       claim = entry.lease.claim();
       ending = entry.lease.ending.signal;
       ending.addEventListener("abort", cut);
-      await this.#exchange(entry, claim, route, request, response);
+      await this.#exchange(entry, claim, route, incoming, outgoing);
     } catch (error) {
-      this.#refuse(error, request, response);
+      await this.#refuse(error, incoming, outgoing);
     } finally {
       claim?.withdraw();
       ending?.removeEventListener("abort", cut);
@@ -222,7 +162,7 @@ export class Gateway {
     response: ServerResponse,
   ): Promise<void> {
     using body = route.row.method === "POST" ? await readJsonBody(request, this.#body_memory) : undefined;
-    if (!body) refuseBody(request);
+    if (!body && hasBody(request)) throw new Refusal("bad_request", "A request of this route has no body");
     const { lane } = lease.options;
     const model = body && checkBody(lane, route, parsed(body.bytes), lease.allow_tools);
     const { prices } = this.#options;
@@ -250,7 +190,7 @@ export class Gateway {
     await exchange.run();
   }
 
-  #refuse(error: unknown, request: IncomingMessage, response: ServerResponse): void {
+  async #refuse(error: unknown, request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (error instanceof ClientGone) return;
     if (!(error instanceof Refusal)) this.#options.log?.(`defect: gateway ${defect(error)}`);
     if (response.headersSent || response.destroyed) {
@@ -259,26 +199,20 @@ export class Gateway {
     }
     const refusal = error instanceof Refusal ? error : new Refusal("internal", "The broker's log has the details");
     const { status, headers, body } = refusal.answer();
-    drainBody(request);
+    // What was not read of a request stands in the way of the next one.
+    if (!await drain(request)) response.shouldKeepAlive = false;
     response.writeHead(status, headers);
     response.end(request.method === "HEAD" ? undefined : body);
   }
 }
 
 const UPGRADE_DETAIL = "Send plain requests; WebSockets and other protocols are not offered";
-const UPGRADE_ANSWER = new Refusal("upgrade_refused", UPGRADE_DETAIL);
-const BAD_REQUEST_ANSWER = new Refusal("bad_request", "The request could not be read, or did not arrive in time");
 
 /** The stack of a defect: names of functions, no message, since that can quote a header. */
 function defect(error: unknown): string {
   if (!(error instanceof Error)) return typeof error;
   const frames = error.stack?.split("\n").filter((line) => line.startsWith("    at ")) ?? [];
   return [error.name, ...frames.slice(0, 5)].join(" |");
-}
-
-function refuseBody(request: IncomingMessage): void {
-  const { "content-length": length = "0", "transfer-encoding": coding } = request.headers;
-  if (length !== "0" || coding !== undefined) throw new Refusal("bad_request", "A request of this route has no body");
 }
 
 /** Agents cut what they send where they like: halves of surrogate pairs are the vendor's to take or refuse. */

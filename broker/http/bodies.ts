@@ -8,7 +8,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { withDeadline } from "../../lib/deadline.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { readBounded } from "../../lib/http/body.ts";
-import type { RequestConnection } from "../../lib/http/server.ts";
+import type { RequestConnection } from "../../lib/http/node_messages.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { InvalidJson, parseStrictJson } from "../../lib/text/strict_json.ts";

@@ -5,7 +5,7 @@
 import * as v from "valibot";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import type { RequestConnection } from "../../lib/http/server.ts";
+import type { RequestConnection } from "../../lib/http/node_messages.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { answer } from "./answers.ts";

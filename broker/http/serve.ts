@@ -11,7 +11,8 @@ import { stackOf, TaskdError } from "../../lib/errors.ts";
 import { hostPort, type HttpAddress, parseHttpAddress } from "../../lib/http/address.ts";
 import { BearerCheck } from "../../lib/http/bearer.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
-import { BoundedServer, type RequestConnection } from "../../lib/http/server.ts";
+import { type RequestConnection, serveFetch } from "../../lib/http/node_messages.ts";
+import { BoundedServer } from "../../lib/http/server.ts";
 import { bindSocket } from "../../lib/unix_socket.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { answer, COMMON_HEADERS, problem } from "./answers.ts";
@@ -92,8 +93,10 @@ class Listeners implements RunningHttp {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#server = new BoundedServer<ListenerPolicy>({
-      answer: (request, connection, listener) => this.#answer(request, connection, listener),
-      failed: (error) => this.#failed(error),
+      serve: serveFetch({
+        answer: (request, connection, listener) => this.#answer(request, connection, listener),
+        failed: (error) => this.#failed(error),
+      }),
       max_connections: options.max_connections,
       log: options.log,
       clock: this.#clock,

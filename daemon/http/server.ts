@@ -9,7 +9,8 @@ import { stackOf, TaskdError } from "../../lib/errors.ts";
 import { hostPort, type HttpAddress } from "../../lib/http/address.ts";
 import { readBounded } from "../../lib/http/body.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
-import { BoundedServer, type RequestConnection } from "../../lib/http/server.ts";
+import { type RequestConnection, serveFetch } from "../../lib/http/node_messages.ts";
+import { BoundedServer } from "../../lib/http/server.ts";
 import { decodeRequest, failure } from "../../lib/protocol/codec.ts";
 import { decodeLine, MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
 import type { SessionInfo } from "../../lib/protocol/messages.ts";
@@ -59,11 +60,13 @@ export class HttpServer {
     this.#options = options;
     this.#profiler = new Profiler(options.clock, options.threads);
     this.#server = new BoundedServer({
-      answer: (request, connection) => this.#route(request, connection),
-      failed: (error) => {
-        options.log(`defect: http ${stackOf(error)}`);
-        return problem(500, "internal", "The daemon has a defect; its log has the details");
-      },
+      serve: serveFetch({
+        answer: (request, connection) => this.#route(request, connection),
+        failed: (error) => {
+          options.log(`defect: http ${stackOf(error)}`);
+          return problem(500, "internal", "The daemon has a defect; its log has the details");
+        },
+      }),
       max_connections: options.max_connections,
       log: options.log,
       clock: options.clock,

@@ -1,34 +1,85 @@
 /**
- * Requests and responses of node:http as those of fetch.
+ * Requests and responses of node:http, and both as those of fetch.
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ConnectionStream } from "./connection_stream.ts";
 
 /** How much of a body that is not used is read; a longer one ends its connection. */
 const MAX_DRAINED_BYTES = 16 << 20;
 
-/** A request of node:http as one of fetch. */
-export interface FetchRequest {
+/** A request and the place for its answer. */
+export interface HttpExchange<Via> {
+  incoming: IncomingMessage;
+  outgoing: ServerResponse;
+  stream: ConnectionStream;
+  /** What the listener was given. */
+  via: Via;
+  /** Aborted when the server ends. */
+  ending: AbortSignal;
+}
+
+/** A request's connection. */
+export interface RequestConnection {
+  /** Null when the request's target and Host are no URL. */
+  readonly url: URL | null;
+  readonly peer: Deno.Addr;
+  /** Aborted when the client will send nothing more: most likely it is gone. An answer still reaches one that listens. */
+  readonly gone: AbortSignal;
+  /** The response is a stream without an end. */
+  streaming(): void;
+  /** The connection ends with this response: the rest of the request is not read. */
+  last(): void;
+}
+
+export interface FetchOptions<Via> {
+  answer: (request: Request, connection: RequestConnection, via: Via) => Promise<Response>;
+  /** Answers a request whose `answer` threw. */
+  failed: (error: unknown) => Response;
+}
+
+/** Serves requests as those of fetch. */
+export function serveFetch<Via>({ answer, failed }: FetchOptions<Via>): (exchange: HttpExchange<Via>) => Promise<void> {
+  return async ({ incoming, outgoing, stream, via, ending }) => {
+    const last = () => void (outgoing.shouldKeepAlive = false);
+    const answered = async () => {
+      if (METHODS_REFUSED.has(incoming.method)) return new Response(null, { status: 405 });
+      const { request, url } = requestOf(incoming);
+      const { conn: { remoteAddr: peer }, gone } = stream;
+      return await answer(request, { url, peer, gone, streaming: () => stream.streaming(), last }, via);
+    };
+    const response = await answered().catch(failed);
+    // What was not read of a request stands in the way of the next one.
+    if (outgoing.shouldKeepAlive && !await drain(incoming)) last();
+    stream.bodyDone();
+    if (ending.aborted) last();
+    await respond(response, outgoing, stream.endless);
+  };
+}
+
+interface FetchRequest {
   request: Request;
   /** Null when its target and Host are no URL. A request without a Host is one to localhost. */
   url: URL | null;
-  /** Whether a body comes; that of a GET is none of the request's. */
-  has_body: boolean;
 }
 
 /** Methods that fetch does not have. */
-export const METHODS_REFUSED: ReadonlySet<string | undefined> = new Set(["CONNECT", "TRACE", "TRACK"]);
+const METHODS_REFUSED: ReadonlySet<string | undefined> = new Set(["CONNECT", "TRACE", "TRACK"]);
 
-export function requestOf(incoming: IncomingMessage): FetchRequest {
+/** Whether a body comes; that of a GET is none of the request's. */
+export function hasBody({ headers }: IncomingMessage): boolean {
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+}
+
+function requestOf(incoming: IncomingMessage): FetchRequest {
   const { method = "GET", url: target = "/", rawHeaders } = incoming;
   const headers = new Headers();
   // Each as it came: node:http drops the second of some.
   for (let at = 0; at < rawHeaders.length; at += 2) headers.append(rawHeaders[at]!, rawHeaders[at + 1]!);
   const path = target === "*" ? "/*" : target;
   const url = URL.parse(path.startsWith("/") ? `http://${headers.get("host") || "localhost"}${path}` : path);
-  const has_body = headers.has("transfer-encoding") || Number(headers.get("content-length") ?? 0) > 0;
-  const body = has_body && method !== "GET" && method !== "HEAD" ? bodyOf(incoming) : null;
-  return { request: new Request(url ?? "http://localhost/", { method, headers, body }), url, has_body };
+  const body = hasBody(incoming) && method !== "GET" && method !== "HEAD" ? bodyOf(incoming) : null;
+  return { request: new Request(url ?? "http://localhost/", { method, headers, body }), url };
 }
 
 /** A body as it is asked for; what is left when a reader cancels stays with `incoming`. */
@@ -65,18 +116,14 @@ export async function drain(incoming: IncomingMessage): Promise<boolean> {
  *
  * @param endless Whether each part is sent as it comes; else a body of one part has its length.
  */
-export async function respond(response: Response, outgoing: ServerResponse, endless: boolean): Promise<void> {
+async function respond(response: Response, outgoing: ServerResponse, endless: boolean): Promise<void> {
   const reader = response.body?.getReader();
   // A transform stream that was terminated throws at once.
   const cancel = async () => await reader?.cancel();
   if (outgoing.destroyed) return cancel().catch(() => {});
-  const closed = Promise.withResolvers<void>();
   let room = Promise.withResolvers<void>();
-  // What comes of a client that is gone is known by the end of its connection.
-  outgoing.on("error", () => {});
   outgoing.on("drain", () => room.resolve());
   outgoing.once("close", () => {
-    closed.resolve();
     room.resolve();
     cancel().catch(() => {});
   });
@@ -98,5 +145,4 @@ export async function respond(response: Response, outgoing: ServerResponse, endl
     // What makes the body has failed: the client sees that it is not whole.
     outgoing.destroy();
   }
-  await closed.promise;
 }

@@ -11,10 +11,10 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Duplex } from "node:stream";
 import type { Clock } from "../clock.ts";
 import { withDeadline } from "../deadline.ts";
-import { messageOf, TaskdError } from "../errors.ts";
-import { isClientGone } from "./accept.ts";
+import { TaskdError } from "../errors.ts";
+import { acceptAll } from "../accept.ts";
 import { ConnectionStream, HTTP_TIMEOUTS, type HttpTimeouts } from "./connection_stream.ts";
-import { drain, METHODS_REFUSED, requestOf, respond } from "./node_messages.ts";
+import { hasBody, type HttpExchange } from "./node_messages.ts";
 
 /** At most this many connections of a listener at once unless there is another bound; further ones are closed at once. */
 export const MAX_HTTP_CONNECTIONS = 2_048;
@@ -30,28 +30,15 @@ export interface HttpListener {
   close(): unknown;
 }
 
-/** A request's connection. */
-export interface RequestConnection {
-  /** Null when the request's target and Host are no URL. */
-  readonly url: URL | null;
-  readonly peer: Deno.Addr;
-  /** Aborted when the client will send nothing more: most likely it is gone. An answer still reaches one that listens. */
-  readonly gone: AbortSignal;
-  /** The response is a stream without an end. */
-  streaming(): void;
-  /** The connection ends with this response: the rest of the request is not read. */
-  last(): void;
-}
-
 export interface BoundedServerOptions<Via> {
-  /** `via` is what the listener was given. */
-  answer: (request: Request, connection: RequestConnection, via: Via) => Promise<Response>;
-  /** Answers a request whose `answer` threw. */
-  failed: (error: unknown) => Response;
+  /** Answers a request; must not reject. The next one of its connection is served when this and the answer have ended. */
+  serve: (exchange: HttpExchange<Via>) => Promise<void>;
   /** Receives what keeps connections from being served. */
   log?: ((line: string) => void) | undefined;
   /** Connections of a listener at once; {@linkcode MAX_HTTP_CONNECTIONS} by default. */
   max_connections?: number | undefined;
+  /** Of these, connections from one address, or of one owner (see {@linkcode BoundedServer.assign}). */
+  max_share?: number | undefined;
   clock: Clock;
   /** Shorter deadlines, for tests. */
   timeouts?: Partial<HttpTimeouts> | undefined;
@@ -61,7 +48,9 @@ export class BoundedServer<Via> {
   readonly timeouts: HttpTimeouts;
   readonly #options: BoundedServerOptions<Via>;
   readonly #http: Server;
-  readonly #connections = new Map<ConnectionStream, Via>();
+  readonly #connections = new Map<ConnectionStream, { via: Via; owner: string }>();
+  /** Connections of each owner. */
+  readonly #shares = new Map<string, number>();
   readonly #listeners = new Map<HttpListener, { accepting: Promise<void>; left_open: boolean }>();
   readonly #answering = new Set<Promise<unknown>>();
   readonly #ending = new AbortController();
@@ -152,63 +141,69 @@ export class BoundedServer<Via> {
     await withDeadline(Promise.all(this.#answering), clock, last_calls_ms).catch(() => {});
   }
 
-  async #accept(listener: HttpListener, via: Via): Promise<void> {
+  #accept(listener: HttpListener, via: Via): Promise<void> {
     const { clock, max_connections = MAX_HTTP_CONNECTIONS, log } = this.#options;
     let open = 0;
-    for (;;) {
-      try {
-        const conn = await listener.accept();
-        if (open >= max_connections || this.#stop.signal.aborted) {
-          conn.close();
-          continue;
-        }
-        open++;
-        const stream = new ConnectionStream(conn, clock, this.timeouts);
-        this.#connections.set(stream, via);
-        stream.ended.then(() => {
-          open--;
-          this.#connections.delete(stream);
-        });
-        this.#http.emit("connection", stream);
-      } catch (error) {
-        if (this.#stop.signal.aborted || error instanceof Deno.errors.BadResource) return;
-        if (error instanceof Deno.errors.Interrupted) return;
-        if (isClientGone(error)) continue;
-        log?.(`accept failed: ${messageOf(error)}`);
-        // Out of descriptors: wait a moment, go on.
-        await clock.sleep(100, this.#stop.signal).catch(() => {});
-      }
-    }
+    const take = (conn: Deno.Conn) => {
+      const peer = "hostname" in conn.remoteAddr ? conn.remoteAddr.hostname : "";
+      if (open >= max_connections || !this.#takeShare(peer)) return conn.close();
+      open++;
+      const stream = new ConnectionStream(conn, clock, this.timeouts);
+      const connection = { via, owner: peer };
+      this.#connections.set(stream, connection);
+      stream.ended.then(() => {
+        open--;
+        this.#connections.delete(stream);
+        this.#freeShare(connection.owner);
+      });
+      this.#http.emit("connection", stream);
+    };
+    return acceptAll(listener, take, { clock, log, signal: this.#stop.signal });
+  }
+
+  /** Counts a connection as `owner`'s, no longer as its address's; false when that one has its share already. */
+  assign(stream: ConnectionStream, owner: string): boolean {
+    const connection = this.#connections.get(stream);
+    if (connection === undefined || connection.owner === owner) return true;
+    if (!this.#takeShare(owner)) return false;
+    this.#freeShare(connection.owner);
+    connection.owner = owner;
+    return true;
+  }
+
+  #takeShare(owner: string): boolean {
+    const taken = this.#shares.get(owner) ?? 0;
+    if (taken >= (this.#options.max_share ?? Infinity)) return false;
+    this.#shares.set(owner, taken + 1);
+    return true;
+  }
+
+  #freeShare(owner: string): void {
+    const left = this.#shares.get(owner)! - 1;
+    if (left === 0) this.#shares.delete(owner);
+    else this.#shares.set(owner, left);
   }
 
   #enqueue(incoming: IncomingMessage, outgoing: ServerResponse): void {
     const stream = incoming.socket as unknown as ConnectionStream;
     stream.enqueue(async () => {
-      const answering = this.#respond(incoming, outgoing, stream);
+      const answering = this.#serve(incoming, outgoing, stream);
       this.#answering.add(answering);
       await answering.finally(() => this.#answering.delete(answering));
     });
   }
 
-  async #respond(incoming: IncomingMessage, outgoing: ServerResponse, stream: ConnectionStream): Promise<void> {
-    const last = () => void (outgoing.shouldKeepAlive = false);
-    const response = await this.#answer(incoming, stream, last).catch(this.#options.failed);
-    // What was not read of a request stands in the way of the next one.
-    if (outgoing.shouldKeepAlive && !await drain(incoming)) last();
-    stream.bodyDone();
-    if (this.#ending.signal.aborted) last();
-    await respond(response, outgoing, stream.endless);
-  }
-
-  async #answer(incoming: IncomingMessage, stream: ConnectionStream, last: () => void): Promise<Response> {
-    if (METHODS_REFUSED.has(incoming.method)) return new Response(null, { status: 405 });
-    const { request, url, has_body } = requestOf(incoming);
+  async #serve(incoming: IncomingMessage, outgoing: ServerResponse, stream: ConnectionStream): Promise<void> {
+    const connection = this.#connections.get(stream);
+    if (connection === undefined) return;
+    const closed = new Promise<void>((resolve) => outgoing.once("close", resolve));
+    // What comes of a client that is gone is known by the end of its connection.
+    outgoing.on("error", () => {});
     // From here on the answer's time counts, not the client's.
-    if (!has_body) stream.bodyDone();
+    if (!hasBody(incoming)) stream.bodyDone();
     incoming.once("end", () => stream.bodyDone());
-    const { conn: { remoteAddr: peer }, gone } = stream;
-    const connection = { url, peer, gone, streaming: () => stream.streaming(), last };
-    return await this.#options.answer(request, connection, this.#connections.get(stream)!);
+    await this.#options.serve({ incoming, outgoing, stream, via: connection.via, ending: this.#ending.signal });
+    await Promise.race([closed, stream.ended]);
   }
 
   async #tick(): Promise<void> {

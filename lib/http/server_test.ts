@@ -3,9 +3,10 @@ import { VirtualClock } from "../../tests/support/clock.ts";
 import { resetConnections } from "../../tests/support/resets.ts";
 import { nextTurn } from "../clock.ts";
 import type { HttpTimeouts } from "./connection_stream.ts";
-import { BoundedServer, type BoundedServerOptions, type HttpListener } from "./server.ts";
+import { type FetchOptions, serveFetch } from "./node_messages.ts";
+import { BoundedServer, type HttpListener } from "./server.ts";
 
-type Answer = BoundedServerOptions<void>["answer"];
+type Answer = FetchOptions<void>["answer"];
 
 /** A server on a clock that stands still: one that pauses after a failed accept never goes on. */
 function serve(
@@ -15,8 +16,7 @@ function serve(
 ) {
   const clock = new VirtualClock();
   const server = new BoundedServer<void>({
-    answer,
-    failed: () => new Response(null, { status: 500 }),
+    serve: serveFetch({ answer, failed: () => new Response(null, { status: 500 }) }),
     clock,
     timeouts,
   });

@@ -42,7 +42,7 @@ export class GatewayBench implements AsyncDisposable {
     const bench = new GatewayBench(context);
     const upstream = { base_url: `http://127.0.0.1:${bench.#vendor.addr.port}`, api_key: bench.key };
     try {
-      bench.#gateway = await context.surfaces.gateway({
+      bench.#gateway = context.surfaces.gateway({
         hostname: "127.0.0.1",
         port: 0,
         upstreams: Object.fromEntries(LANES.map((lane) => [lane, upstream])),

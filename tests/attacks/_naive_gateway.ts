@@ -60,7 +60,7 @@ export function naiveGateway({ upstreams }: GatewayOptions): ReturnType<Surfaces
     await conn.write(latin1(await forward(head, latin1(parts.join("")))));
   });
   let tokens = 0;
-  return Promise.resolve({
+  return {
     address: { hostname: "127.0.0.1", port: server.port },
     lease: ({ task_id, lane, auth }) => {
       const spend = () => ({
@@ -76,5 +76,5 @@ export function naiveGateway({ upstreams }: GatewayOptions): ReturnType<Surfaces
       return { token, task_id, lane, auth, spend, end: () => Promise.resolve(spend()) };
     },
     close: () => server[Symbol.asyncDispose](),
-  });
+  };
 }

@@ -30,7 +30,7 @@ export interface Surfaces extends Readonly<typeof FUNCTIONS> {
     address: { hostname: string; port: number },
     options: EgressProxyOptions,
   ): Pick<EgressProxy, "address" | "admit" | "close">;
-  gateway(options: GatewayOptions): Promise<Pick<Gateway, "address" | "lease" | "close">>;
+  gateway(options: GatewayOptions): Pick<Gateway, "address" | "lease" | "close">;
   broker(options: ServeBrokerOptions): Promise<BrokerUnderAttack>;
   admission(options: AdmissionOptions): Promise<Pick<Admission, "claim" | "close">>;
 }

@@ -66,7 +66,7 @@ async function vendor(): Promise<Listening> {
 }
 
 async function gateway(base_url: string): Promise<Listening> {
-  const running = await Gateway.start({
+  const running = Gateway.start({
     hostname: "127.0.0.1",
     port: 0,
     upstreams: { vendor_a: { base_url, api_key: "sk-bench-key-0123456789" } },

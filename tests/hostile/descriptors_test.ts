@@ -6,12 +6,14 @@ import { assert, assertEquals } from "@std/assert";
 import { startDaemon } from "../cli/support/daemon.ts";
 import { configure, EMBEDDED, makeBrokerPlace, startBroker } from "../cli/support/broker_place.ts";
 import { makePlace } from "../cli/support/taskd.ts";
+import { listeningOf } from "../support/other_user.ts";
 import { LONG, scaled, scaledTest } from "../support/long.ts";
 import { systemClock } from "../../lib/clock.ts";
 
 const LIMITS = LONG ? [256, 1_200, 4_096] : [256];
 const SECONDS = scaled({ short: 2, long: 70 });
 const TOKEN = "0123456789abcdef";
+const IGNORED = Deno.build.os === "linux" ? "" : " (ignored: prlimit is Linux's)";
 
 type Connect = () => Promise<Deno.Conn>;
 
@@ -105,6 +107,56 @@ async function floodBroker(limit: number): Promise<void> {
   await place.taskd("stop");
   assertEquals((await broker.ended()).code, 0);
 }
+
+/** The first line of the answer to a request in raw bytes. */
+async function statusAt(port: number, request: string): Promise<string> {
+  using conn = await Deno.connect({ hostname: "127.0.0.1", port });
+  await conn.write(new TextEncoder().encode(`${request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`));
+  const answer = new Uint8Array(4_096);
+  const count = await conn.read(answer);
+  if (count === null) throw new Error(`port ${port} closed the connection`);
+  return new TextDecoder().decode(answer.subarray(0, count)).split("\r\n")[0]!;
+}
+
+async function limitOpenFiles(pid: number, limit: number): Promise<void> {
+  const { success } = await new Deno.Command("prlimit", { args: ["--pid", `${pid}`, `--nofile=${limit}:`] }).output();
+  assert(success);
+}
+
+Deno.test({
+  name: `ports of sandboxes take connections again after descriptors ran out${IGNORED}`,
+  ignore: IGNORED !== "",
+  fn: async () => {
+    await using place = await makeBrokerPlace({}, { open_files: 1_024 });
+    await configure(place, EMBEDDED);
+    await using broker = await startBroker(place);
+    const { pid, ui_url } = broker.hello;
+    const ports = listeningOf(pid).ports.filter((port) => port !== Number(new URL(ui_url).port));
+    // The gateway's and the proxy's, which ask for the token of a task.
+    assertEquals(ports.length, 2);
+    const asked = async () => {
+      const answers = await Promise.all(ports.map((port) => statusAt(port, "GET http://a.example/")));
+      return answers.map((line) => line.slice(0, 12)).sort();
+    };
+    const expected = ["HTTP/1.1 401", "HTTP/1.1 407"];
+    assertEquals(await until(asked), expected);
+    const openFiles = () => [...Deno.readDirSync(`/proc/${pid}/fd`)].length;
+    const limit = openFiles() + 4;
+    await limitOpenFiles(pid, limit);
+    const held: Deno.Conn[] = [];
+    for (let count = 0; count < 16; count++) {
+      for (const port of ports) held.push(await Deno.connect({ hostname: "127.0.0.1", port }));
+    }
+    while (openFiles() < limit) await systemClock.sleep(20);
+    // Several tries to accept fail.
+    await systemClock.sleep(500);
+    for (const conn of held) conn.close();
+    await limitOpenFiles(pid, 1_024);
+    assertEquals(await until(asked), expected);
+    await place.taskd("stop");
+    assertEquals((await broker.ended()).code, 0);
+  },
+});
 
 for (const [what, flood] of [["branch-store daemon", floodDaemon], ["broker", floodBroker]] as const) {
   scaledTest(`a ${what} with few descriptors works through a flood of connections`, async () => {

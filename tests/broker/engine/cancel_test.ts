@@ -22,7 +22,7 @@ Deno.test("ended while it is cloned: the task is cancelled and git runs no more"
 Deno.test("cancelling a working agent ends its process, its token and the task", async () => {
   await using bench = await BrokerBench.start({
     script: ["hang"],
-    overrides: { gateway: { limits: { drain_ms: 100 } } },
+    overrides: { gateway: { limits: { last_drain_ms: 100 } } },
   });
   const { id } = await bench.submit();
   await bench.model.hanging;
@@ -70,7 +70,7 @@ longTest("once a push has begun a task cannot be ended any more", async () => {
 Deno.test("ended while the broker's stop ends it already: no notice says that the task was cancelled", async () => {
   await using bench = await BrokerBench.start({
     script: ["hang"],
-    overrides: { gateway: { limits: { drain_ms: 500 } } },
+    overrides: { gateway: { limits: { last_drain_ms: 500 } } },
   });
   const { id } = await bench.submit();
   await bench.model.hanging;
@@ -89,7 +89,7 @@ Deno.test("a stopping broker ends what runs with the reason, keeps the gate, and
     script: [
       (asked) => asked.body.messages.some(({ content }) => content?.includes("SLEEP")) ? "hang" : oneChange(asked),
     ],
-    overrides: { gateway: { limits: { drain_ms: 100 } } },
+    overrides: { gateway: { limits: { last_drain_ms: 100 } } },
   });
   const gate = await bench.submit();
   await bench.reaches(gate.id, "awaiting_approval");

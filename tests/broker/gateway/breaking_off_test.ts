@@ -1,10 +1,11 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { EXCHANGE_LIMITS } from "../../../broker/gateway/exchange.ts";
-import type { GatewayLease } from "../../../broker/gateway/lease.ts";
+import type { GatewayLease, Spend } from "../../../broker/gateway/lease.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { BODIES, eventually, harness, RawClient, rawPost } from "./harness.ts";
 import { ANTHROPIC, gated, json, OPENAI, sse } from "./vendor_server.ts";
 import { nextTurn } from "../../../lib/clock.ts";
+import { TICK_MS } from "../../../lib/moving_deadlines.ts";
 
 const PATH = "/v1/messages";
 const EVENTS = "text/event-stream";
@@ -139,6 +140,52 @@ Deno.test("reading for a client that left is bounded in time; what is known is c
   assertEquals([unmetered_requests, priced, output_tokens], [1, false, 250]);
 });
 
+Deno.test("the end of a lease waits 10 s for a vendor that does not answer; the request is marked", async () => {
+  for (const leaves_before of [false, true]) {
+    const clock = new VirtualClock();
+    await using gate = await harness(() => {}, { clock });
+    const lease = gate.lease("vendor_a", { max_inflight: 0 });
+    let ended: Promise<Spend> | undefined;
+    {
+      using client = await RawClient.connect(gate.url);
+      await client.send(rawPost(PATH, lease.token, streaming));
+      await gate.vendor.arrived(1);
+      if (!leaves_before) ended = lease.end();
+    }
+    // A client that left while its task went on has a minute.
+    await clock.sleeper(TICK_MS);
+    for (let turn = 0; turn < 20; turn++) await nextTurn();
+    ended ??= lease.end();
+    await eventually("it is settled", () => {
+      clock.advance(TICK_MS);
+      return gate.settled.length > 0;
+    });
+    const { duration_ms } = gate.settled[0]!;
+    const { drain_ms, last_drain_ms } = EXCHANGE_LIMITS;
+    assert(duration_ms >= last_drain_ms && duration_ms < drain_ms, `after ${duration_ms} ms`);
+    const spend = await ended;
+    assertEquals([spend.usd, spend.unmetered_requests, spend.in_flight], [0, 1, 0]);
+    assertEquals(gate.settled.map(({ ending, unmetered }) => [ending, unmetered]), [["cut_off", true]]);
+  }
+});
+
+Deno.test("the end of a lease waits for no renewal of a bearer", async () => {
+  const never = Promise.withResolvers<{ secret: string }>();
+  const asked = Promise.withResolvers<void>();
+  const ask = () => {
+    asked.resolve();
+    return never.promise;
+  };
+  const upstream = { base_url: "http://127.0.0.1:9/never", subscription: { source: { current: ask, renew: ask } } };
+  await using gate = await harness(json({}), { upstreams: { vendor_a: upstream }, clock: new VirtualClock() });
+  const lease = gate.lease("vendor_a", { auth: "subscription" });
+  using client = await RawClient.connect(gate.url);
+  await client.send(rawPost(PATH, lease.token, streaming));
+  await asked.promise;
+  const spend = await lease.end();
+  assertEquals([spend.requests, spend.unmetered_requests], [0, 0], "nothing went out");
+});
+
 Deno.test("what is read for a client that left is bounded in bytes", async () => {
   const running = gated(EVENTS, sse(ANTHROPIC.stream.slice(0, 1)));
   await using gate = await harness(running.answer, { limits: { drain_bytes: 1000 } });
@@ -249,7 +296,7 @@ Deno.test("a client that does not read holds the vendor back, and is thrown off 
       await nextTurn();
     }
     response.end(sse(ANTHROPIC.stream.slice(1)));
-  }, { limits: { stall_ms: 1, drain_ms: 1 } });
+  }, { limits: { drain_ms: 1 }, timeouts: { stalled_write_ms: 1 } });
   const lease = gate.lease("vendor_a");
   using client = await RawClient.connect(gate.url);
   await client.send(rawPost(PATH, lease.token, streaming));

@@ -33,7 +33,7 @@ export async function harness(answer: Answer, options: Partial<GatewayOptions> =
   const logged: string[] = [];
   const waiting: { count: number; resolve: () => void }[] = [];
   const upstream = { base_url: vendor.url, api_key: REAL_KEY };
-  const gateway = await Gateway.start({
+  const gateway = Gateway.start({
     hostname: "127.0.0.1",
     port: 0,
     upstreams: Object.fromEntries(LANES.map((lane) => [lane, upstream])),

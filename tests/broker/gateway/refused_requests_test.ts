@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { LANES } from "../../../broker/agents.ts";
-import { MAX_CONNECTIONS_PER_PEER } from "../../../broker/gateway/gateway.ts";
+import { MAX_GATEWAY_SHARE } from "../../../broker/gateway/gateway.ts";
 import { ROUTES } from "../../../broker/gateway/routes.ts";
 import { REFUSED_ROUTES, smuggledRequests, wrongTokens } from "../../attacks/inputs/gateway.ts";
 import { VirtualClock } from "../../support/clock.ts";
@@ -104,7 +104,7 @@ Deno.test("a client that does not close a refused upgrade is cut off, and takes 
 Deno.test("one address has its share of the connections, and no more", async () => {
   await using gate = await harness(json({}));
   using held = new DisposableStack();
-  for (let count = 0; count < MAX_CONNECTIONS_PER_PEER; count++) held.use(await RawClient.connect(gate.url));
+  for (let count = 0; count < MAX_GATEWAY_SHARE; count++) held.use(await RawClient.connect(gate.url));
   {
     using refused = await RawClient.connect(gate.url);
     assertEquals(await refused.until(undefined), "");
@@ -135,7 +135,7 @@ Deno.test("two lengths, a length beside chunks, and a request inside a body do n
 });
 
 Deno.test("a client that sends its head or its body too slowly is thrown off", async () => {
-  await using gate = await harness(json({}), { timeouts: { headers_ms: 200, request_ms: 400 } });
+  await using gate = await harness(json({}), { timeouts: { read_header_ms: 200, read_ms: 400 } });
   const lease = gate.lease("vendor_a");
   for (const text of ["POST /v1/mess", rawPost("/v1/messages", lease.token, "{}").slice(0, -1)]) {
     using client = await RawClient.connect(gate.url);
