@@ -65,7 +65,7 @@ async function vendor(): Promise<Listening> {
   return { port: (server.address() as { port: number }).port, token: "direct" };
 }
 
-async function gateway(base_url: string): Promise<Listening> {
+function gateway(base_url: string): Listening {
   const running = Gateway.start({
     hostname: "127.0.0.1",
     port: 0,
@@ -87,5 +87,5 @@ async function gateway(base_url: string): Promise<Listening> {
 if (import.meta.main) {
   const [role, url] = Deno.args;
   if (role === "vendor") report(VENDOR_SERVER, await vendor());
-  else report(GATEWAY_SERVER, await gateway(url ?? ""));
+  else report(GATEWAY_SERVER, gateway(url ?? ""));
 }
