@@ -31,6 +31,8 @@ export interface MergeCheck {
   open?: DatabaseConflicts;
   /** Decisions of what is in conflict. */
   resolutions: Resolution[];
+  /** Decisions for what the base had where nothing is in conflict any more: without one the task's value would land. */
+  lapsed: Decision[];
   /** All of it is in the base already. */
   is_there: boolean;
 }
@@ -54,26 +56,29 @@ export async function checkMerge(
   const first = await client.call("merge", { ...mergeOf(candidate), check: true });
   const found = new Set(first.conflicts.filter(isDecidable).map(placeOf));
   const { db } = candidate.change;
-  const resolutions = decisions.filter((one) => one.db === db && found.has(placeOf(one)))
+  const own = decisions.filter((one) => one.db === db);
+  const resolutions = own.filter((one) => found.has(placeOf(one)))
     .map(({ db: _db, ...resolution }): Resolution => resolution);
   const second = resolutions.length === 0
     ? first
     : await client.call("merge", { ...mergeOf(candidate), resolutions, check: true });
   const { conflicts_total, tables, definitions } = second;
-  if (conflicts_total > 0) {
+  const brought = definitions.length > 0 ||
+    tables.some(({ rows_added, rows_removed, rows_changed }) => rows_added + rows_removed + rows_changed > 0);
+  // Where nothing is brought, a person has merged by hand.
+  const lapsed = brought ? own.filter((one) => one.take === "ours" && !found.has(placeOf(one))) : [];
+  if (conflicts_total > 0 || lapsed.length > 0) {
     // Rules of the base are held against what the decisions leave.
     const more = second === first ? [] : second.conflicts.filter((conflict) => !found.has(placeOf(conflict)));
     const conflicts = [...first.conflicts, ...more];
     return {
       open: openConflicts(candidate, first.txid, conflicts, first.conflicts_total + more.length),
       resolutions,
+      lapsed,
       is_there: false,
     };
   }
-  const brought = tables.some(({ rows_added, rows_removed, rows_changed }) =>
-    rows_added + rows_removed + rows_changed > 0
-  );
-  return { resolutions, is_there: !brought && definitions.length === 0 && resolutions.length === 0 };
+  return { resolutions, lapsed, is_there: !brought && resolutions.length === 0 };
 }
 
 /** Merges; the answer has conflicts when the base has moved once more. */
@@ -107,14 +112,31 @@ export function boundedConflicts(found: readonly DatabaseConflicts[]): DatabaseC
   }));
 }
 
-/** What is in conflict, in a sentence. */
-export function conflictText({ conflicts, total }: DatabaseConflicts): string {
-  const named = conflicts.slice(0, MAX_NAMED).map(({ table, key = {}, column, kind }) => {
-    const place = Object.entries(key).map(([name, value]) => `${name}=${valueText(value)}`).join(" ");
-    return sanitizeLine([table, place, column, `(${kind.replaceAll("_", " ")})`].filter(Boolean).join(" "));
-  });
-  const more = total > named.length ? ` and ${total - named.length} more` : "";
-  return `${plural(total, "change")} of it ${total === 1 ? "is" : "are"} in conflict with that: ${
-    named.join(", ")
-  }${more}`;
+/** What is in conflict, and what was decided and no longer is, in a sentence. */
+export function conflictText({ conflicts, total }: DatabaseConflicts, lapsed: readonly Decision[] = []): string {
+  const parts = [];
+  if (total > 0) {
+    const named = conflicts.map((one) => `${placeText(one)} (${one.kind.replaceAll("_", " ")})`);
+    parts.push(
+      `${plural(total, "change")} of it ${total === 1 ? "is" : "are"} in conflict with that: ${listed(named, total)}`,
+    );
+  }
+  if (lapsed.length > 0) {
+    parts.push(
+      `no longer in conflict is what was to stay as the database had it, and the task's would land: ${
+        listed(lapsed.map(placeText), lapsed.length)
+      }`,
+    );
+  }
+  return parts.join(", and ");
+}
+
+function placeText({ table, key = {}, column }: Pick<Decision, "table" | "key" | "column">): string {
+  const place = Object.entries(key).map(([name, value]) => `${name}=${valueText(value)}`).join(" ");
+  return sanitizeLine([table, place, column].filter(Boolean).join(" "));
+}
+
+function listed(names: readonly string[], total: number): string {
+  const named = names.slice(0, MAX_NAMED);
+  return named.join(", ") + (total > named.length ? ` and ${total - named.length} more` : "");
 }

@@ -190,7 +190,9 @@ async function inspect(
     if (fork === undefined) return { kind: "kept", reason: `the trace does not say where ${db}@${branch} began` };
     const is_still = target.lineage === fork.base_lineage && target.txid === fork.base_txid;
     const is_at_rest = target.holder === undefined && target.state !== "dirty";
-    if (is_still && (on_moved_base === "promote_only" || is_at_rest)) return { kind: "ready" };
+    // What was decided to stay is not replaced, also where the base is back at what the task began with.
+    const keeps = decisions.some((one) => one.db === db && one.take === "ours");
+    if (is_still && (on_moved_base === "promote_only" || is_at_rest && !keeps)) return { kind: "ready" };
     if (target.txid === head.txid) {
       // Without tables, because pages alone show whether they are the same.
       const { identical } = await client.call("diff", { a: `${db}@${base}`, b: `${db}@${branch}`, tables: [] });
@@ -200,14 +202,16 @@ async function inspect(
       ? `from transaction ${fork.base_txid} to ${target.txid}`
       : `to another history`;
     const text = is_still
-      ? target.holder === undefined
+      ? is_at_rest
+        ? `${db}@${base} stands where the task began`
+        : target.holder === undefined
         ? `the file of ${db}@${base} has edits that are not in the store`
         : `a session has ${db}@${base} open`
       : `${db}@${base} has moved since the task began, ${moved}`;
     if (on_moved_base === "merge") {
-      const { open, ...checked } = await checkMerge(client, candidate, decisions);
+      const { open, lapsed, ...checked } = await checkMerge(client, candidate, decisions);
       if (open === undefined) return { kind: "mergeable", moved: text, onto_txid: target.txid, ...checked };
-      return { kind: "kept", reason: `${text}, and ${conflictText(open)}`, conflicts: open };
+      return { kind: "kept", reason: `${text}, and ${conflictText(open, lapsed)}`, conflicts: open };
     }
     const by_hand = `taskd promote ${db}@${branch} --onto ${base}`;
     return {

@@ -125,11 +125,10 @@ export class LateStages {
     task: Task,
     stage: WaitingStage,
     reason: string,
-    { by, decisions = [] }: { by?: Decider | undefined; decisions?: Decision[] } = {},
+    { by, decisions }: { by?: Decider | undefined; decisions?: Decision[] | undefined } = {},
   ): Promise<boolean> {
-    const decided = decisions.length === 0 ? {} : { decisions };
     try {
-      await task.move({ from: stage, to: "pushing", reason, ...(by && { by }), ...decided });
+      await task.move({ from: stage, to: "pushing", reason, ...(by && { by }), ...(decisions && { decisions }) });
     } catch (error) {
       if (!hasCode(error, "conflict")) throw error;
       return false;
@@ -142,7 +141,10 @@ export class LateStages {
     const record = this.#deps.tasks.read(id);
     const { stage } = record;
     const task = this.#deps.tasks.live(id);
-    const asked = { by, decisions: decide(openConflicts(record), isWaiting(stage) ? request : undefined) };
+    const found = openConflicts(record);
+    const decided = decide(found, isWaiting(stage) ? request : undefined);
+    // Who has read what is in conflict decides anew; decisions that were on their way stay.
+    const asked = { by, decisions: found.length === 0 ? undefined : decided };
     if (!isWaiting(stage) || task === undefined || !await this.#begin(task, stage, "a person asked for it", asked)) {
       const now = this.#deps.tasks.read(id);
       throw new TaskdError("wrong_state", `Cannot push the task ${id}: it is ${standing(now)}`, {

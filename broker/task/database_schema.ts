@@ -151,20 +151,31 @@ export type DatabaseConflicts = v.InferOutput<typeof DATABASE_CONFLICTS>;
 
 const side = v.picklist(["ours", "theirs"]);
 const place = { table: v.string(), key: v.exactOptional(columns), column: v.exactOptional(v.string()) };
+/** More than the conflicts that one row of a trace has room for. */
+const MAX_DECISIONS = 4_096;
 
 /** How a person decides conflicts: single ones, then all the others. */
 export const DECIDE_REQUEST = v.strictObject({
   prefer: v.exactOptional(side),
-  /** Without `db` of whichever database has it; without `column` of the whole row. */
-  resolve: v.exactOptional(
-    v.pipe(v.array(v.strictObject({ db: v.exactOptional(v.string()), ...place, take: side })), v.maxLength(1_000)),
-  ),
+  /**
+   * Without `db` of whichever database has it; without `column` of the whole row. With `ours`, as the conflict was read
+   * (null for nothing), it is refused where the database has another value by now.
+   */
+  resolve: v.exactOptional(v.pipe(
+    v.array(v.strictObject({
+      db: v.exactOptional(v.string()),
+      ...place,
+      take: side,
+      ours: v.exactOptional(v.nullable(columns)),
+    })),
+    v.maxLength(MAX_DECISIONS),
+  )),
 });
 export type DecideRequest = v.InferOutput<typeof DECIDE_REQUEST>;
 
 /** The decision of one conflict, which holds while the base has what was seen: `ours`, null for nothing. */
 const DECISION = v.strictObject({ db: v.string(), ...place, take: side, ours: v.nullable(columns) });
-export const DECISIONS = v.pipe(v.array(DECISION), v.maxLength(1_000));
+export const DECISIONS = v.pipe(v.array(DECISION), v.maxLength(MAX_DECISIONS));
 export type Decision = v.InferOutput<typeof DECISION>;
 
 /** A database of the task: its branch, and how it ended. */

@@ -4,6 +4,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
+import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import { placeOf } from "../../lib/merge/conflicts.ts";
 import { isDecidable } from "../../lib/merge/decidable.ts";
 import type { DatabaseConflicts, DecideRequest, Decision } from "./database_schema.ts";
@@ -19,10 +20,11 @@ export interface PushRequest {
 /**
  * The decision of each conflict that the request decides.
  *
- * @throws {TaskdError} `invalid_request` for a decision of something that is not in conflict.
+ * @throws {TaskdError} `invalid_request` for a decision of something that is not in conflict, `conflict` for one that was
+ * made of another value.
  */
 export function decide(found: readonly DatabaseConflicts[], { prefer, resolve = [] }: DecideRequest = {}): Decision[] {
-  if (found.length === 0 && (prefer !== undefined || resolve.length > 0)) {
+  if (found.every(({ conflicts }) => conflicts.length === 0) && (prefer !== undefined || resolve.length > 0)) {
     throw new TaskdError("invalid_request", "Cannot decide: nothing of this task is known to be in conflict");
   }
   const in_db = (db: string | undefined, place: Parameters<typeof placeOf>[0]) => `${db ?? ""} ${placeOf(place)}`;
@@ -36,6 +38,7 @@ export function decide(found: readonly DatabaseConflicts[], { prefer, resolve = 
       const one = [in_db(db, place), in_db(undefined, place), in_db(db, row), in_db(undefined, row)]
         .map((at) => by_place.get(at)).find((known) => known !== undefined);
       if (one !== undefined) used.add(one);
+      if (one?.ours !== undefined && canonicalJson(one.ours) !== canonicalJson(ours)) throw otherValue(db, place);
       const take = one?.take ?? prefer;
       return take === undefined ? [] : [{ db, ...place, take, ours }];
     })
@@ -44,5 +47,12 @@ export function decide(found: readonly DatabaseConflicts[], { prefer, resolve = 
   if (unused === undefined) return decisions;
   throw new TaskdError("invalid_request", `Cannot decide: nothing is in conflict at ${placeOf(unused).slice(0, 200)}`, {
     hint: "Take table, key and column from the task's conflicts: taskd review --json has them",
+  });
+}
+
+function otherValue(db: string, place: Parameters<typeof placeOf>[0]): TaskdError {
+  const where = `${db} ${placeOf(place)}`.slice(0, 200);
+  return new TaskdError("conflict", `Cannot decide: the database has another value by now at ${where}`, {
+    hint: "Read what is in conflict again, and decide that",
   });
 }

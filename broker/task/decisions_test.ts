@@ -1,6 +1,8 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Conflict, DatabaseConflicts } from "./database_schema.ts";
+import * as v from "valibot";
+import { DECIDE_REQUEST, DECISIONS } from "./database_schema.ts";
 import { decide } from "./decisions.ts";
 
 const PRICE: Conflict = {
@@ -44,5 +46,30 @@ Deno.test("decide() refuses a decision of what is not in conflict, or has no two
   for (const one of stray) {
     assertThrows(() => decide(FOUND, { resolve: [{ ...one, take: "ours" }] }), TaskdError, "nothing is in conflict at");
   }
-  assertThrows(() => decide([], { prefer: "ours" }), TaskdError, "nothing of this task is known to be in conflict");
+  for (const none of [[], [found("shop", [])]]) {
+    assertThrows(() => decide(none, { prefer: "ours" }), TaskdError, "nothing of this task is known to be in conflict");
+  }
+});
+
+Deno.test("decide() refuses a decision that was made of another value than the base has", () => {
+  const one = { db: "shop", ...place, take: "theirs" } as const;
+  for (const ours of [{ price: 9 }, { price: "2" }, {}, null]) {
+    assertThrows(() => decide(FOUND, { resolve: [{ ...one, ours }] }), TaskdError, "the database has another value");
+  }
+  assertEquals(decide(FOUND, { resolve: [{ ...one, ours: { price: 2 } }] }), [{ ...one, ours: { price: 2 } }]);
+  const gone = { db: "shop", table: "items", key: { id: 3 }, take: "ours", ours: null } as const;
+  assertEquals(decide(FOUND, { resolve: [gone] }), [gone]);
+});
+
+Deno.test("two decisions of one place are refused", () => {
+  const two = [{ ...place, take: "ours" }, { ...place, take: "theirs" }] as const;
+  assertThrows(() => decide(FOUND, { resolve: [...two] }), TaskdError, "nothing is in conflict at");
+});
+
+Deno.test("as many decisions can be written down as conflicts are listed, of several databases", () => {
+  const many = Array.from({ length: 1_000 }, (_, id): Conflict => ({ ...PRICE, key: { id } }));
+  const decisions = decide([found("shop", many), found("stats", many)], { prefer: "ours" });
+  assertEquals(decisions.length, 2_000);
+  assertEquals(v.parse(DECISIONS, decisions), decisions);
+  assertEquals(v.is(DECIDE_REQUEST, { resolve: decisions }), true);
 });

@@ -33,8 +33,8 @@ export function foldRow(record: TaskRecord | undefined, row: Row): TaskRecord {
   if (row.seq !== record.seq + 1) throw impossible(row, `it follows row ${record.seq}`);
   if (record.stage === "done" && row.type !== "cut") throw impossible(row, "the task has ended before");
   const { reason, ...rest } = record;
-  const { approval: _approval, acknowledgements: _acknowledgements, ...unapproved } = rest;
-  // What comes to the gate again is not approved.
+  const { approval: _approval, acknowledgements: _acknowledgements, decisions: _decisions, ...unapproved } = rest;
+  // What comes to the gate again is not approved, and nothing of it decided.
   const kept = row.type === "stage" && row.to === "awaiting_approval" ? unapproved : rest;
   // The reason is that of the stage which the task is in.
   const before = row.type === "stage" || reason === undefined ? kept : record;

@@ -114,6 +114,7 @@ async function conflictText(
   if (found.length === 0) return [];
   const lines = ["", sanitizeLine(reason ?? "")];
   for (const { db, base, conflicts, total } of found) {
+    if (total === 0) continue;
     lines.push(sanitizeLine(`in conflict, ours is what ${db}@${base} has, theirs what the task has:`));
     lines.push(...await conflictLines(conflicts, total, columns));
   }
@@ -275,7 +276,8 @@ async function askEach(prompt: Prompt, found: readonly DatabaseConflicts[]): Pro
       const where = [sanitizeLine(`${db}@${base} ${table}`), keyText(conflict), sanitizeLine(column ?? "")];
       const sides = [{ value: "ours", help: ours }, { value: "theirs", help: theirs }] as const;
       const take = await prompt.choose(`${where.filter(Boolean).join(" ")}: which stays?`, sides, "ours");
-      resolve.push({ db, table, ...(key && { key }), ...(column === undefined ? {} : { column }), take });
+      const place = { db, table, ...(key && { key }), ...(column === undefined ? {} : { column }) };
+      resolve.push({ ...place, take, ours: conflict.ours ?? null });
     }
   }
   return resolve.length === 0 ? undefined : { resolve };

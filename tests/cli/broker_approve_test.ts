@@ -381,6 +381,51 @@ Deno.test({
 });
 
 Deno.test({
+  name: `approve at a terminal asks of each conflict which side stays, and decides what was read${why}`,
+  ignore: !has_terminal,
+  fn: async () => {
+    await using host = await makeBrokerHost();
+    const price = { kind: "changed_twice", table: "it\x1b[31mems", column: "price" } as const;
+    const sides = { base: { price: 450 }, ours: { price: 460 }, theirs: { price: 500 } };
+    const conflicts: DatabaseConflicts[] = [{
+      db: "shop",
+      base: "main",
+      txid: 44,
+      total: 4,
+      conflicts: [
+        { ...price, key: { id: 2 }, ...sides },
+        { ...price, key: { id: 3 }, ...sides },
+        { kind: "deleted_and_changed", table: "items", key: { id: 5 }, base: { id: 5 }, theirs: { id: 5, price: 1 } },
+        { kind: "constraint", table: "items", key: { id: 4 }, detail: "UNIQUE constraint failed" },
+      ],
+    }];
+    const id = await pendingTask(host);
+    host.engine.landing = async (task) => {
+      const gate = { ...task.record.gate!, conflicts };
+      await task.move({ from: "pushing", to: "awaiting_approval", gate, reason: "shop@main has moved" });
+    };
+    assertEquals((await host.taskd("approve", id, "--diff", DIFF_SHA256)).code, 3);
+    host.engine.landing = toPushed;
+    // An answer that is none is asked again; Enter keeps what the database has.
+    const refused = await atTerminal(host, ["approve", id], "mine\ntheirs\n\n2\ny\nn\n");
+    assertEquals([refused.code, host.engine.tasks.read(id).stage], [1, "awaiting_approval"], refused.seen);
+    const { code, seen } = await atTerminal(host, ["approve", id], "theirs\n\n2\ny\ny\n");
+    assertEquals(code, 0, seen);
+    const order = ["shop@main has moved", "UNIQUE constraint failed", "1  ours    460", "2  theirs  500"]
+      .concat(["shop@main it\\x1b[31mems id=2 price: which stays?", "id=3 price: which stays?", "id=5: which stays?"])
+      .map((text) => seen.indexOf(text));
+    assertEquals(order.includes(-1), false, seen);
+    assertEquals([order, seen.includes("id=4: which")], [order.toSorted((a, b) => a - b), false]);
+    const [table, ours] = ["it\x1b[31mems", { price: 460 }];
+    assertEquals(host.engine.tasks.read(id).approval?.decisions, [
+      { db: "shop", table, key: { id: 2 }, column: "price", take: "theirs", ours },
+      { db: "shop", table, key: { id: 3 }, column: "price", take: "ours", ours },
+      { db: "shop", table: "items", key: { id: 5 }, take: "theirs", ours: null },
+    ]);
+  },
+});
+
+Deno.test({
   name: `submit at a terminal keeps one line up to date and leaves the stages behind it${why}`,
   ignore: !has_terminal,
   fn: async () => {

@@ -10,10 +10,15 @@ import { el, elWith, type PageElement } from "./dom.ts";
 import { counted } from "./format.ts";
 import { shownLine } from "./hidden.ts";
 import { notice, section } from "./page.ts";
-import { valueText } from "./row_view.ts";
+import { isFolded, valueText } from "./row_view.ts";
 
 /** Rows with a choice of their own; the choice for all decides the others. */
 const MAX_ROWS = 200;
+
+interface Place {
+  db: string;
+  conflict: Conflict;
+}
 
 type Side = Decision["take"];
 
@@ -26,9 +31,7 @@ export function conflictsOf({ stage, gate, evidence }: TaskView): readonly Datab
   return results.flatMap(({ conflicts }) => conflicts ?? []);
 }
 
-interface Row {
-  db: string;
-  conflict: Conflict;
+interface Row extends Place {
   inputs: Record<Side, PageElement>;
 }
 
@@ -36,8 +39,8 @@ export class Conflicts {
   /** Undefined where nothing is in conflict. */
   readonly element: PageElement | undefined;
   readonly #rows: Row[] = [];
-  /** Conflicts that have no row of their own. */
-  #more = 0;
+  /** What can be decided and has no row of its own. */
+  readonly #more: Place[] = [];
   #others: Side | undefined;
   readonly #onChange: () => void;
 
@@ -45,7 +48,7 @@ export class Conflicts {
     this.#onChange = onChange;
     const found = conflictsOf(task);
     if (found.length === 0) return;
-    const tables = found.map((one) => this.#database(one));
+    const tables = found.filter(({ total }) => total > 0).map((one) => this.#database(one));
     this.element = section(
       "Conflicts",
       { class: "conflicts" },
@@ -63,18 +66,22 @@ export class Conflicts {
   /** How many can be decided and are not. */
   get undecided(): number {
     const open = this.#rows.filter(({ inputs }) => !inputs.ours.checked && !inputs.theirs.checked).length;
-    return open + (this.#others === undefined ? this.#more : 0);
+    return open + (this.#others === undefined ? this.#more.length : 0);
   }
 
+  /** Each with the value that stands here: where the database has another one by now, it decides nothing. */
   get request(): DecideRequest | undefined {
-    const resolve = this.#rows.flatMap(({ db, conflict: { table, key, column }, inputs }) => {
-      const take: Side | undefined = inputs.ours.checked ? "ours" : inputs.theirs.checked ? "theirs" : undefined;
-      return take === undefined
+    const decided = ({ db, conflict: { table, key, column, ours } }: Place, take: Side | undefined) =>
+      take === undefined
         ? []
-        : [{ db, table, ...(key && { key }), ...(column === undefined ? {} : { column }), take }];
-    });
-    if (resolve.length === 0) return undefined;
-    return { resolve, ...(this.#more > 0 && this.#others && { prefer: this.#others }) };
+        : [{ db, table, ...(key && { key }), ...(column === undefined ? {} : { column }), take, ours: ours ?? null }];
+    const resolve = [
+      ...this.#rows.flatMap(({ inputs, ...place }) =>
+        decided(place, inputs.ours.checked ? "ours" : inputs.theirs.checked ? "theirs" : undefined)
+      ),
+      ...this.#more.flatMap((place) => decided(place, this.#others)),
+    ];
+    return resolve.length === 0 ? undefined : { resolve };
   }
 
   #all(side: Side, label: string): PageElement {
@@ -89,7 +96,7 @@ export class Conflicts {
   #database({ db, base, conflicts, total }: DatabaseConflicts): PageElement {
     const room = Math.max(0, MAX_ROWS - this.#rows.length);
     const shown = conflicts.slice(0, room);
-    this.#more += conflicts.length - shown.length;
+    this.#more.push(...conflicts.slice(room).filter(isDecidable).map((conflict) => ({ db, conflict })));
     const unlisted = total - conflicts.length;
     const head = ["Table", "Key", "Column", "Before", `${db}@${base} has`, "The task has"];
     return el(
@@ -126,9 +133,17 @@ export class Conflicts {
 
 function sideText(values: Conflict["ours"], column: string | undefined): string {
   if (values === undefined) return "absent";
-  return column === undefined ? rowText(values) : valueText(values[column]);
+  return column === undefined ? rowText(values) : wholeText(values[column]);
 }
 
 function rowText(values: NonNullable<Conflict["key"]>): string {
-  return Object.entries(values).map(([name, value]) => `${name}=${valueText(value)}`).join(" ");
+  return Object.entries(values).map(([name, value]) => `${name}=${wholeText(value)}`).join(" ");
+}
+
+/** With what tells a folded value from another that begins alike. */
+function wholeText(value: Parameters<typeof valueText>[0]): string {
+  const text = valueText(value);
+  if (value === undefined || !isFolded(value)) return text;
+  const from = value.at === undefined ? "the beginning" : `from byte ${value.at}`;
+  return `${text} (${from}, of ${counted(value.bytes, "byte")}, SHA-256 ${value.sha256.slice(0, 16)})`;
 }

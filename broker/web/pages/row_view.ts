@@ -77,7 +77,8 @@ function shownValue(value: Value, changed: readonly Range[], whole: () => void):
   return el("span", shown, more);
 }
 
-function isFolded(value: Value): value is Value & { bytes: number; at?: number; sha256: string } {
+/** Whether only a part of it stands in it. */
+export function isFolded(value: Value): value is Value & { bytes: number; at?: number; sha256: string } {
   return value !== null && typeof value === "object" && "sha256" in value && value.sha256 !== undefined;
 }
 

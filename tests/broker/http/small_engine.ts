@@ -2,7 +2,8 @@
  * An engine in memory, on a real store of tasks, for tests of the listeners and of what stands on them.
  */
 
-import type { PushRequest } from "../../../broker/task/decisions.ts";
+import { openConflicts } from "../../../broker/databases/evidence.ts";
+import { decide, type PushRequest } from "../../../broker/task/decisions.ts";
 import { buildBrief } from "../../../broker/task/brief.ts";
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
 import {
@@ -157,12 +158,13 @@ export class SmallEngine implements BrokerEngine {
     await this.#task(id).deny(reason, by);
   }
 
-  async push(id: string, { by }: PushRequest = {}): Promise<void> {
+  async push(id: string, { decide: request, by }: PushRequest = {}): Promise<void> {
     this.#note("push", id);
     const task = this.#task(id);
     const { stage } = task.record;
     if (!isWaiting(stage)) throw new TaskdError("wrong_state", `It is in ${stage}`);
-    await task.move({ from: stage, to: "pushing", reason: "a person asked for it", ...(by && { by }) });
+    const decisions = decide(openConflicts(task.record), request);
+    await task.move({ from: stage, to: "pushing", reason: "a person asked for it", decisions, ...(by && { by }) });
   }
 
   async kill(id: string, reason: string, by?: Decider): Promise<void> {

@@ -308,3 +308,71 @@ pageTest("conflicts are decided value by value at the gate, and Approve waits fo
     { db: "shop", table: "items", key: { id: 3 }, take: "theirs", ours: null },
   ]);
 });
+
+pageTest(
+  "conflicts of data that waits are decided on its page, each for the value that stands there",
+  async (pages) => {
+    const id = await pages.engine.gate({ diff: ORDINARY, databases: [shop([table("items", 1)])] });
+    const { diff_sha256 = "", gate: asked } = pages.engine.tasks.read(id);
+    await pages.engine.approve(id, { diff_sha256, acknowledge: asked!.second_look });
+    const task = pages.engine.tasks.live(id)!;
+    const note = { kind: "changed_twice", table: "items", column: "note" } as const;
+    const folded = (letter: string) => ({ note: { text: "alike", bytes: 9_000, sha256: letter.repeat(64) } });
+    const conflicts = (ours: string): DatabaseConflicts[] => [{
+      db: "shop",
+      base: "main",
+      txid: 44,
+      total: 203,
+      conflicts: [
+        { ...note, key: { id: 0 }, base: { note: "" }, ours: folded("a"), theirs: folded("b") },
+        { kind: "constraint", table: "items", key: { id: 4 }, detail: "UNIQUE constraint failed: items.name" },
+        ...Array.from({ length: 201 }, (_, at) => {
+          return { ...note, key: { id: at + 5 }, base: { note: "" }, ours: { note: ours }, theirs: { note: "task" } };
+        }),
+      ],
+    }];
+    const pushed = { branch: `agent/${id}`, commit: "c".repeat(40) };
+    const waits = async (ours: string) => {
+      const results = [{ db: "shop", base: "main", branch: `task-${id}`, result: "kept", conflicts: conflicts(ours) }];
+      await task.append({ type: "evidence", name: "database_results", value: JSON.parse(JSON.stringify(results)) });
+      await task.move({ from: "pushing", to: "data_waits", reason: "shop@main has moved", pushed });
+    };
+    await waits("mine");
+    const page = await pages.visit(`/ui/tasks/${id}`);
+    await page.getByRole("heading", { name: "Pushed, data waits" }).waitFor();
+    const rows = page.locator(".conflicts tbody tr");
+    await rows.nth(199).waitFor();
+    assertEquals(await rows.count(), 200);
+    const cells = await rows.nth(0).locator("td").allInnerTexts();
+    assertStringIncludes(cells[4]!, `of 9,000 bytes, SHA-256 ${"a".repeat(16)}`);
+    assertStringIncludes(cells[5]!, `of 9,000 bytes, SHA-256 ${"b".repeat(16)}`);
+    // Nothing is chosen for a person.
+    assertEquals(await page.locator(".conflicts input:checked").count(), 0);
+    await page.getByRole("button", { name: "Take all as the task has them" }).click();
+    await rows.nth(0).getByRole("radio").first().check();
+    await page.getByRole("button", { name: "Push again" }).click();
+    await page.getByRole("heading", { name: "Pushing" }).waitFor();
+    const { decisions = [] } = pages.engine.tasks.read(id);
+    assertEquals(decisions.length, 202);
+    assertEquals(decisions[0], {
+      db: "shop",
+      table: "items",
+      key: { id: 0 },
+      column: "note",
+      take: "ours",
+      ours: folded("a"),
+    });
+    assertEquals(decisions.slice(1).every(({ take, ours }) => take === "theirs" && ours?.note === "mine"), true);
+
+    // Another value comes while the page still shows the one before: what was chosen for that decides nothing.
+    await waits("mine");
+    await page.getByRole("heading", { name: "Pushed, data waits" }).waitFor();
+    await rows.nth(199).waitFor();
+    await page.getByRole("button", { name: "Take all as the task has them" }).click();
+    const results = [{ db: "shop", base: "main", branch: `task-${id}`, result: "kept", conflicts: conflicts("other") }];
+    await task.append({ type: "evidence", name: "database_results", value: JSON.parse(JSON.stringify(results)) });
+    await page.getByRole("button", { name: "Push again" }).click();
+    await page.getByText("the database has another value by now").waitFor();
+    assertEquals(pages.engine.tasks.read(id).stage, "data_waits");
+  },
+);
