@@ -406,7 +406,7 @@ Deno.test({
     };
     assertEquals((await host.taskd("approve", id, "--diff", DIFF_SHA256)).code, 3);
     host.engine.landing = toPushed;
-    // An answer that is none is asked again; Enter keeps what the database has.
+    // An invalid answer is asked again; Enter keeps what the database has.
     const refused = await atTerminal(host, ["approve", id], "mine\ntheirs\n\n2\ny\nn\n");
     assertEquals([refused.code, host.engine.tasks.read(id).stage], [1, "awaiting_approval"], refused.seen);
     const { code, seen } = await atTerminal(host, ["approve", id], "theirs\n\n2\ny\ny\n");

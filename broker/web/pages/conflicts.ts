@@ -140,7 +140,7 @@ function rowText(values: NonNullable<Conflict["key"]>): string {
   return Object.entries(values).map(([name, value]) => `${name}=${wholeText(value)}`).join(" ");
 }
 
-/** With what tells a folded value from another that begins alike. */
+/** A folded value with its length and digest: another one may begin alike. */
 function wholeText(value: Parameters<typeof valueText>[0]): string {
   const text = valueText(value);
   if (value === undefined || !isFolded(value)) return text;

@@ -318,7 +318,7 @@ pageTest(
     const task = pages.engine.tasks.live(id)!;
     const note = { kind: "changed_twice", table: "items", column: "note" } as const;
     const folded = (letter: string) => ({ note: { text: "alike", bytes: 9_000, sha256: letter.repeat(64) } });
-    const conflicts = (ours: string): DatabaseConflicts[] => [{
+    const conflicts = (ours: string): DatabaseConflicts => ({
       db: "shop",
       base: "main",
       txid: 44,
@@ -330,7 +330,7 @@ pageTest(
           return { ...note, key: { id: at + 5 }, base: { note: "" }, ours: { note: ours }, theirs: { note: "task" } };
         }),
       ],
-    }];
+    });
     const pushed = { branch: `agent/${id}`, commit: "c".repeat(40) };
     const waits = async (ours: string) => {
       const results = [{ db: "shop", base: "main", branch: `task-${id}`, result: "kept", conflicts: conflicts(ours) }];
