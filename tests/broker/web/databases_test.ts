@@ -375,4 +375,5 @@ pageTest(
     await page.getByText("the database has another value by now").waitFor();
     assertEquals(pages.engine.tasks.read(id).stage, "data_waits");
   },
+  { expected: /409/ },
 );
