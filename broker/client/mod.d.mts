@@ -645,9 +645,10 @@ export type Seen = ({
 /** How a person decides conflicts: single ones, then all the others. */
 export type DecideRequest = {
   prefer?: undefined | "ours" | "theirs";
-  /** Without `db` of whichever database has it; without `column` of the whole row. */
+  /** Without `db` of whichever database has it; without `column` of the whole row. With `ours`, as the conflict was read (null for nothing), it is refused where the database has another value by now. */
   resolve?: undefined | ({
     take: "ours" | "theirs";
+    ours?: undefined | null | { [key: string]: StoredValue };
     table: string;
     key?: undefined | { [key: string]: StoredValue };
     column?: undefined | string;
