@@ -1,6 +1,6 @@
 /** The command `taskd mcp`: the store's operations as tools of the Model Context Protocol, over stdin and stdout. */
 
-import { nextTurn, systemRandom } from "../../lib/clock.ts";
+import { systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { failure } from "../../lib/protocol/codec.ts";
 import { VERSION } from "../../lib/version.ts";
@@ -44,13 +44,8 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
   await server.connect(transport);
   io.note(`taskd: serving ${TOOLS.length} tools on stdin and stdout`);
   await ended.promise;
-  // A client that has ended its input still reads the answers: a request is handed on, and an answer written, a turn
-  // after the transport received it.
-  do {
-    await nextTurn();
-    await Promise.all(running);
-    await nextTurn();
-  } while (running.size > 0);
+  // An interrupt does not leave an operation half done.
+  await Promise.all(running);
   await server.close();
 }
 

@@ -18,12 +18,15 @@ export class StdioTransport {
   onmessage?: (message: never) => void;
   onclose?: () => void;
   onerror?: (error: Error) => void;
-  /** Resolves when the client has ended its input. */
+  /** Resolves when the client has ended its input, and every request of it has its answer. */
   readonly ended: Promise<void>;
   readonly #end = Promise.withResolvers<void>();
   readonly #isMessage: (value: unknown) => boolean;
   readonly #input: ReadableStreamDefaultReader<Uint8Array> = Deno.stdin.readable.getReader();
   #written: Promise<void> = Promise.resolve();
+  #input_ended = false;
+  /** Ids of requests without an answer. */
+  readonly #open = new Set<unknown>();
 
   /** @param isMessage Whether a value is a message of JSON-RPC. */
   constructor(isMessage: (value: unknown) => boolean) {
@@ -32,12 +35,32 @@ export class StdioTransport {
   }
 
   start(): Promise<void> {
-    this.#read().catch((error: Error) => this.onerror?.(error)).finally(this.#end.resolve);
+    this.#read().catch((error: Error) => this.onerror?.(error)).finally(() => {
+      this.#input_ended = true;
+      this.#endIfAnswered();
+    });
     return Promise.resolve();
   }
 
-  send(message: object): Promise<void> {
-    return this.#written = this.#written.then(() => writeAll(Deno.stdout, encodeLine(message)));
+  async send(message: { id?: unknown; method?: unknown; [field: string]: unknown }): Promise<void> {
+    try {
+      await (this.#written = this.#written.then(() => writeAll(Deno.stdout, encodeLine(message))));
+    } finally {
+      // One that could not be written is not waited for either.
+      if (message.method === undefined) this.#open.delete(message.id);
+      this.#endIfAnswered();
+    }
+  }
+
+  #endIfAnswered(): void {
+    if (this.#input_ended && this.#open.size === 0) this.#end.resolve();
+  }
+
+  #deliver(message: { id?: unknown; method?: unknown; params?: { requestId?: unknown } }): void {
+    if (message.method !== undefined && message.id !== undefined) this.#open.add(message.id);
+    // The server does not answer it any more.
+    if (message.method === "notifications/cancelled") this.#open.delete(message.params?.requestId);
+    this.onmessage?.(message as never);
   }
 
   async close(): Promise<void> {
@@ -63,7 +86,7 @@ export class StdioTransport {
     if (text === undefined) return this.#refuse(PARSE_ERROR, "the line is not UTF-8");
     try {
       const message = parseStrictJson(text);
-      if (this.#isMessage(message)) this.onmessage?.(message as never);
+      if (this.#isMessage(message)) this.#deliver(message as object);
       else this.#refuse(INVALID_REQUEST, "the line is no message of JSON-RPC 2.0", message);
     } catch (error) {
       if (!(error instanceof InvalidJson)) throw error;

@@ -26,6 +26,8 @@ function demoNeeds(plan: Plan): PermissionSet {
     net: [ANYWHERE],
     run: [ANYWHERE],
     env: [...tool_variables, ...DEMO_VARIABLES],
+    // Its clients make sure that the daemons' sockets are its own.
+    sys: ["uid"],
   });
 }
 

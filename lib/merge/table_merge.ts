@@ -56,6 +56,8 @@ export class TableMerge {
   readonly #target: Target;
   #table: TargetTable | undefined;
   #cells: Cell[] = [];
+  /** Columns that only the target has, and what rows have there that nothing was written to. */
+  #own: { name: string; fallback: Value }[] = [];
   /** Rows that another one was in the way of. */
   #refused: { key: Record<string, JsonValue>; at: Locator; row: TargetRow }[] = [];
 
@@ -95,6 +97,10 @@ export class TableMerge {
       }));
     const there = new Set(table.columns.map((name) => name.toLowerCase()));
     this.#cells = cells.filter(({ name }) => there.has(name.toLowerCase()));
+    const known = new Set([...columns_before, ...columns_after].map((name) => name.toLowerCase()));
+    const own = table.columns.filter((name) => !known.has(name.toLowerCase()));
+    const fallbacks = this.#target.defaults(table, own);
+    this.#own = own.map((name, i) => ({ name, fallback: fallbacks[i]! }));
     return true;
   }
 
@@ -202,13 +208,25 @@ export class TableMerge {
     const base = pair.before!.values;
     const remove: Decided = { at: this.#exact(at, row), row, set: new Map(), does: "delete" };
     const differing = this.#cells.flatMap((_, i) => sameValue(row.values[i]!, this.#baseValue(base, i)) ? [] : [i]);
-    if (differing.length === 0) return remove;
+    const written = this.#ownWritten(at);
+    if (differing.length === 0 && Object.keys(written).length === 0) return remove;
     const side = report({
       ...this.#conflict("changed_and_deleted", pair),
       base: this.#shown((i) => this.#baseValue(base, i), differing),
-      ours: this.#shown((i) => row.values[i]!, differing),
+      ours: { ...this.#shown((i) => row.values[i]!, differing), ...written },
     });
     return side === "theirs" ? remove : { ...remove, does: "nothing" };
+  }
+
+  /** What was written to a row's columns that the source does not know. */
+  #ownWritten(at: Locator): Record<string, JsonValue> {
+    if (this.#own.length === 0) return {};
+    const { values } = this.#target.row(this.#table!, this.#own.map(({ name }) => name), at)!;
+    return Object.fromEntries(
+      this.#own.flatMap(({ name, fallback }, i) =>
+        sameValue(values[i]!, fallback) ? [] : [[name, showValue(values[i]!, { most: SHOWN_BYTES })]]
+      ),
+    );
   }
 
   #insertedTwice(

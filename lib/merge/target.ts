@@ -8,6 +8,7 @@ import { hasCode, TaskdError } from "../errors.ts";
 import { sqliteError } from "../sqlite/connection.ts";
 import { openName } from "../sqlite/open_name.ts";
 import { quoteName } from "../sqlite/image.ts";
+import { defaultOf } from "../sqlite/side.ts";
 import { isText, readValues, type Value, valuesSql } from "../sqlite/row_values.ts";
 
 /** Prepared statements that are kept. */
@@ -152,6 +153,23 @@ export class Target implements Disposable {
     if (found === undefined) return undefined;
     const decoded = { from: 1, count: columns.length, encoding: this.encoding };
     return { rowid: found[0] as bigint | undefined ?? undefined, values: readValues(found, decoded) };
+  }
+
+  count({ name }: TargetTable): number {
+    return Number(this.query(`SELECT count(*) FROM main.${quoteName(name)}`)[0]![0]);
+  }
+
+  /** What rows have in columns that nothing was written to. */
+  defaults({ name }: TargetTable, columns: readonly string[]): Value[] {
+    const found = this.query("SELECT name, type, dflt_value FROM pragma_table_xinfo(?)", [name]) as [
+      string,
+      string,
+      string | null,
+    ][];
+    return columns.map((column) => {
+      const [, type, fallback] = found.find(([each]) => each === column)!;
+      return defaultOf({ name: column, type, key: 0, fallback }, this.encoding);
+    });
   }
 
   isEmpty(table: TargetTable): boolean {

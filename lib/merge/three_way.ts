@@ -13,6 +13,7 @@ import type { Pair } from "../sqlite/row_pairs.ts";
 import type { SourceChanges } from "./source_changes.ts";
 import { Decisions, MAX_CONFLICTS, type MergeConflict, type MergeSide, placeOf, type Resolution } from "./conflicts.ts";
 import { applyDefinitions, type DefinitionPlan, isExternal, planDefinitions } from "./definitions.ts";
+import { findLostColumns } from "./dropped_columns.ts";
 import { findOrphans } from "./foreign_keys.ts";
 import { type MergedTable, TableMerge } from "./table_merge.ts";
 import { Target } from "./target.ts";
@@ -125,6 +126,7 @@ class Attempt {
     const began = this.#clock.monotonic();
     try {
       const plan = planDefinitions(target, this.#changes, this.#report);
+      for (const _ of findLostColumns(target, this.#changes, { plan, report: this.#report })) await this.#turn();
       if (this.#total === 0) await (mode === "read" ? this.#look(plan) : this.#apply(plan));
       if (this.#total === 0 && mode !== "read") this.#requireUsed();
       const merged = mode === "write" && this.#total === 0;
@@ -206,11 +208,15 @@ class Attempt {
 
   async *#pairs(table: TableMerge): AsyncGenerator<Pair> {
     for (const pair of this.#changes.rows(table.changed)) {
-      if (pair === undefined || ++this.#steps % ROWS_PER_TURN === 0) {
-        await nextTurn();
-        throwIfInterrupted(this.#options.signal);
-      }
+      await this.#turn(pair === undefined);
       if (pair !== undefined) yield pair;
     }
+  }
+
+  /** Lets others have their turn, at once or after some rows. */
+  async #turn(at_once = false): Promise<void> {
+    if (!at_once && ++this.#steps % ROWS_PER_TURN !== 0) return;
+    await nextTurn();
+    throwIfInterrupted(this.#options.signal);
   }
 }

@@ -293,3 +293,50 @@ Deno.test("resolutions are read from JSON, and what is wrong with them is said",
     assertThrows(() => parseResolutions(bad!), TaskdError, why);
   }
 });
+
+const T3 = ["CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "INSERT INTO t VALUES (1,1,1), (2,2,2), (3,3,3)"];
+
+Deno.test("a row that the source deleted is kept for what was written to a column of the target's own", () =>
+  scene({
+    base: T3,
+    ours: ["ALTER TABLE t ADD COLUMN note TEXT DEFAULT 'none'", "UPDATE t SET note='keep me' WHERE id=3"],
+    theirs: ["DELETE FROM t WHERE id IN (2, 3)"],
+  }, async ({ merge, rows }) => {
+    const { merged, conflicts } = await merge();
+    assertEquals(merged, false);
+    assertEquals(conflicts, [
+      { kind: "changed_and_deleted", table: "t", key: { id: 3 }, base: {}, ours: { note: "keep me" } },
+    ]);
+    assertEquals((await merge({ prefer: "ours" })).merged, true);
+    // Nothing was written to the second row: it is only deleted.
+    assertEquals(rows("SELECT id, note FROM t"), [[1, "none"], [3, "keep me"]]);
+    assertEquals((await merge({ prefer: "theirs" })).merged, true);
+    assertEquals(rows("SELECT id FROM t"), [[1]]);
+  }));
+
+for (
+  const [what, written, shown, kept] of [
+    ["changed", "UPDATE t SET b=777 WHERE id=2", [{ id: 2 }, { b: 2 }, { b: 777 }], 777],
+    ["added a row with", "INSERT INTO t VALUES (4,4,4)", [undefined, undefined, undefined], 4],
+  ] as const
+) {
+  Deno.test(`a column that the source drops is a conflict where the target has ${what} it`, () =>
+    scene({ base: T3, ours: [written], theirs: ["ALTER TABLE t DROP COLUMN b"] }, async ({ merge, rows }) => {
+      for (const options of [{}, { prefer: "theirs" }, { check: true }] as const) {
+        const { merged, conflicts: [found] } = await merge(options);
+        assertEquals([merged, found?.kind, found?.table, found?.column], [false, "definition", "t", "b"]);
+        assertEquals([found?.key, found?.base, found?.ours], [...shown]);
+      }
+      assertEquals(rows("SELECT max(b) FROM t"), [[kept]]);
+    }));
+}
+
+Deno.test("a column that the source drops goes where the target changed and deleted other things", () =>
+  scene({
+    base: T3,
+    ours: ["UPDATE t SET a=10 WHERE id=1", "DELETE FROM t WHERE id=3"],
+    theirs: ["ALTER TABLE t DROP COLUMN b"],
+  }, async ({ merge, rows }) => {
+    assertEquals((await merge()).merged, true);
+    assertEquals(rows("SELECT * FROM t"), [[1, 10], [2, 2]]);
+  }));
