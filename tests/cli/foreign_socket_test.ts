@@ -54,7 +54,11 @@ for (const foreign of ["folder", "socket", "link"] as const) {
     ignore: IGNORED !== "",
     fn: () =>
       withTrap(foreign, async ({ place, socket, env, received }) => {
-        const calls = [["submit", "./shop", "the instruction"], ["tasks"], ...(foreign === "folder" ? [["stop"]] : [])];
+        const calls = [
+          ["submit", "https://example.com/ada/shop", "the instruction"],
+          ["tasks"],
+          ...(foreign === "folder" ? [["stop"]] : []),
+        ];
         for (const words of calls) {
           const { code, stderr } = await place.taskdIn({ ...env, BROKER_SOCKET: socket }, ...words);
           assertEquals(code === 0, false, stderr);
