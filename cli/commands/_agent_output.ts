@@ -1,6 +1,6 @@
 /**
  * What an agent printed, as a person wants to follow it: agents print rows of JSON, of which what the agent wrote and
- * did becomes one line. Anything else is shown as it is, and `taskd logs` has everything as it was printed.
+ * did becomes one line. Anything else is shown as it is, and `taskd logs --raw` has everything as it was printed.
  */
 
 import { parseProgress } from "../../broker/agent/progress_reader.ts";

@@ -105,7 +105,8 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
   {
     name: "logs",
     summary: "Print what a task's agent and its setup have printed",
-    details: "With -f, each JSON row of an agent becomes one line: what the agent wrote and did.",
+    details:
+      "Each JSON row of an agent becomes one line, what the agent wrote and did; --raw and --json leave it as it is.",
     positionals: [TASK],
     flags: [
       on(
@@ -113,6 +114,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
         "Go on as it comes, with stages and notes, until the task ends; with --json one line for each event",
         { letter: "f" },
       ),
+      on("raw", "The output exactly as it was printed; not with -f"),
     ],
     examples: [
       { words: "logs 3f9a", why: "The output so far" },

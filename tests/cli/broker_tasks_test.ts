@@ -161,6 +161,23 @@ Deno.test("logs prints the output alone; logs -f goes on to the end with stages"
   ]);
 });
 
+Deno.test("logs makes a line of each row of an agent's; --raw and --json leave it as it is", async () => {
+  await using host = await makeBrokerHost();
+  const rows = [
+    '{"type":"assistant","message":{"content":[{"type":"text","text":"I found it."}]}}\n{"type":"system"}\n',
+    '{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Edit","input":{"file":"a"}}]}}\nno row\n',
+  ];
+  const id = await submitted(host, async (task) => {
+    for (const text of rows) await task.append({ type: "output", channel: "stdout", text });
+  });
+  assertEquals((await host.taskd("logs", id)).stdout, 'I found it.\n[Edit] {"file":"a"}\nno row\n');
+  assertEquals((await host.taskd("logs", id, "--raw")).stdout, rows.join(""));
+  assertEquals((await host.json(["logs", id])).log, rows.join(""));
+  const both = await host.taskd("logs", id, "--raw", "-f");
+  assertEquals(both.code, 2);
+  assertStringIncludes(both.stderr, "leave out -f or --raw");
+});
+
 Deno.test("a reader of logs that has seen enough is no failure", async () => {
   await using host = await makeBrokerHost();
   const id = await submitted(host, async (task) => {

@@ -119,7 +119,7 @@ incidentTest("a session whose lease was taken during a pause raises what is not 
     const lease = { holder: "other:0123456789abcdef:01234567", expires_at: "2099-01-01T00:00:00.000Z" };
     await store.context.refs.update("app", "main", (ref) => ({ ...ref, epoch: ref.epoch + 1, lease }));
   });
-  assertEquals(alerts, ["TaskdFlushesFail", "TaskdBranchNotDurable"]);
+  assertEquals(alerts, ["TaskdFlushesFail", "TaskdSessionFailed", "TaskdBranchNotDurable"]);
 });
 
 incidentTest("a damaged ref raises that garbage is not collected", async () => {

@@ -58,6 +58,7 @@ function script(settings: Settings, command: string): string {
     "Environment",
     "EnvironmentFile",
     "ExecStart",
+    "ExecStartPost",
     "ExecStop",
     "StateDirectory",
   ];
@@ -126,6 +127,11 @@ function start(name: string): void {
         pidFile(name)
       }`;
       if (!run("sh", "-c", text, "sh", script(settings, command))) throw new Error(`${name} failed`);
+    }
+    for (const command of settings.get("ExecStartPost") ?? []) {
+      if (run("unshare", ...inNamespace(script(settings, command)))) continue;
+      run("tail", "-n", "20", `${state}/${name}.log`);
+      throw new Error(`${name} failed: ${command}`);
     }
   }
   Deno.writeTextFileSync(activeFile(name), "");
