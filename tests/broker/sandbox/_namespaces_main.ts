@@ -3,6 +3,7 @@
  * networks: `{began, namespaces, address}`.
  */
 
+import { systemClock } from "../../../lib/clock.ts";
 import { podman, testRuntime } from "../../support/podman.ts";
 import { startIn } from "./_container.ts";
 
@@ -18,13 +19,19 @@ for (const [command, stops] of [["sleep 0.5", false], ["sleep 600", true]] as co
   await sandbox.wait();
 }
 await test.runtime.close();
-const left = namespaces.filter((path) => {
-  try {
-    return Deno.lstatSync(path).isFile;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
-});
-const address = Deno.networkInterfaces().filter(({ address }) => address === test.gateway_ip).length;
-console.log(JSON.stringify({ began: namespaces.filter((path) => path !== "").length, left, address }));
+
+const left = () =>
+  namespaces.filter((path) => {
+    try {
+      return Deno.lstatSync(path).isFile;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return false;
+      throw error;
+    }
+  });
+const addresses = () => Deno.networkInterfaces().filter(({ address }) => address === test.gateway_ip).length;
+// `podman run` may end while conmon's own `podman container cleanup` still takes the network away.
+for (let tries = 0; tries < 100 && (left().length > 0 || addresses() > 0); tries++) await systemClock.sleep(100);
+console.log(
+  JSON.stringify({ began: namespaces.filter((path) => path !== "").length, left: left(), address: addresses() }),
+);
