@@ -396,6 +396,8 @@ export type SubmitRequest = {
   draft?: undefined | boolean;
   /** `os/arch` of the sandbox, when it is not the host's own. */
   platform?: undefined | string;
+  /** Most that the task may spend, in US dollars, in the place of `task_budget_usd`, which it may not exceed. */
+  budget_usd?: undefined | number;
   /** Databases of the branch store that the task gets a branch of. */
   databases?: undefined | string[];
 };
@@ -506,6 +508,8 @@ export type TaskView = {
   draft?: undefined | boolean;
   /** `os/arch` of the sandbox, when it is not the host's own. */
   platform?: undefined | string;
+  /** Most that the task may spend, in US dollars, in the place of `task_budget_usd`, which it may not exceed. */
+  budget_usd?: undefined | number;
   /** Databases of the branch store that the task gets a branch of. */
   databases?: undefined | string[];
 };

@@ -7,7 +7,7 @@ import { OUTCOMES as AGENT_EXITS } from "../agent/progress.ts";
 import { isSpent } from "../gateway/usd_limit.ts";
 import { DEFAULT_MAX_REQUESTS, type Spend } from "../gateway/lease.ts";
 import type { Sandbox, SandboxEnd } from "../sandbox/runtime.ts";
-import type { Settings } from "../settings/settings.ts";
+import type { Settings, VendorAuth } from "../settings/settings.ts";
 import { type Decider, type Outcome, type Stage, STAGES } from "../task/stages.ts";
 
 /** Ends the work on a task; also the reason of the signal that stops it. */
@@ -49,11 +49,20 @@ const EXITS: Readonly<Record<number, string>> = {
   [AGENT_EXITS.bad_model_output]: "what the model's endpoint answers is no chat completion",
 };
 
-export function limitMet(settings: Settings, spend: Spend, auth: "api_key" | "subscription"): string | undefined {
+/** What the limits of a task are taken from. */
+export interface Limits {
+  settings: Settings;
+  spend: Spend;
+  auth: VendorAuth;
+  budget_usd: number;
+}
+
+export function limitMet({ settings, spend, auth, budget_usd }: Limits): string | undefined {
   const { task_budget_usd, task_max_requests } = settings;
   const max_requests = task_max_requests > 0 ? task_max_requests : DEFAULT_MAX_REQUESTS;
-  if (auth === "api_key" && spend.usd > 0 && isSpent(spend.usd, task_budget_usd)) {
-    return `its budget is spent ($${spend.usd.toFixed(4)} of $${task_budget_usd.toFixed(2)}); raise task_budget_usd`;
+  if (auth === "api_key" && spend.usd > 0 && isSpent(spend.usd, budget_usd)) {
+    const more = budget_usd < task_budget_usd ? "give the task a larger one" : "raise task_budget_usd";
+    return `its budget is spent ($${spend.usd.toFixed(4)} of $${budget_usd.toFixed(2)}); ${more}`;
   }
   if (spend.requests >= max_requests) {
     return `it made ${spend.requests} of ${max_requests} requests; raise task_max_requests`;
@@ -63,14 +72,14 @@ export function limitMet(settings: Settings, spend: Spend, auth: "api_key" | "su
 
 export function endingOf(
   end: SandboxEnd,
-  known: { settings: Settings; spend: Spend; auth: "api_key" | "subscription"; built_in: boolean },
+  known: Limits & { built_in: boolean },
 ): TaskEnding | undefined {
   if (end.reason === "timed_out") return timeoutEnding(known.settings.task_timeout);
   if (end.reason === "out_of_memory") {
     return new TaskEnding("agent_failed", "the agent needed more memory than it may have");
   }
   if (end.reason === "exited" && end.code === 0 && end.signal === undefined) return undefined;
-  const limit = limitMet(known.settings, known.spend, known.auth) ?? refusedBudget(end, known);
+  const limit = limitMet(known) ?? refusedBudget(end, known);
   if (limit !== undefined) return new TaskEnding("agent_failed", `the agent ended: ${limit}`);
   const meaning = known.built_in ? EXITS[end.code] : undefined;
   const how = end.signal === undefined ? `with code ${end.code}` : `by ${end.signal}`;

@@ -21,6 +21,8 @@ export interface TaskPlan {
   url: RepoUrl;
   agent: Agent;
   auth: VendorAuth;
+  /** What the task may spend, in US dollars; nothing is metered by it under a subscription. */
+  budget_usd: number;
   model: string | undefined;
   extra: EgressList;
   profile: Profile | undefined;
@@ -50,6 +52,8 @@ export function planTask(request: SubmitRequest, context: PlanContext): TaskPlan
   const profile = hasSetup(own) ? own : undefined;
   checkRuntime(runtime, agent, request, profile);
   parseRequested(request.databases ?? []);
+  const auth = authOf(settings, agent.lane);
+  const budget_usd = budgetOf(request, settings, auth);
   const { agent: _agent, model: _model, repo: _repo, ...rest } = request;
   const order: TaskPlan["order"] = {
     ...rest,
@@ -58,7 +62,7 @@ export function planTask(request: SubmitRequest, context: PlanContext): TaskPlan
     ...(model === undefined ? {} : { model }),
     ...origin,
   };
-  return { order, url, agent, auth: authOf(settings, agent.lane), model, extra, profile };
+  return { order, url, agent, auth, budget_usd, model, extra, profile };
 }
 
 function agentNamed(name: string): Agent {
@@ -80,6 +84,20 @@ function modelFor(agent: Agent, asked: string | undefined, settings: Settings): 
   const chosen = asked ?? (model === "" ? undefined : model);
   if (chosen === undefined) refuse(`${agent.name} has no model`, "Set compat.model in config.yaml, or name a model");
   return checkModel(chosen);
+}
+
+function budgetOf({ budget_usd }: SubmitRequest, { task_budget_usd }: Settings, auth: VendorAuth): number {
+  if (budget_usd === undefined) return task_budget_usd;
+  if (auth !== "api_key") {
+    refuse("a subscription has no budget in dollars", "Leave `budget_usd` out; task_max_requests bounds the requests");
+  }
+  if (budget_usd > task_budget_usd) {
+    refuse(
+      `its budget of $${budget_usd.toFixed(2)} is above task_budget_usd ($${task_budget_usd.toFixed(2)})`,
+      "Ask for less, or raise task_budget_usd in config.yaml",
+    );
+  }
+  return budget_usd;
 }
 
 /** A model id goes into a command line and a path: no option, nothing but a name. */

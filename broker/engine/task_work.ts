@@ -71,7 +71,7 @@ export class TaskWork {
     this.#releaseSlot = releaseSlot;
     this.#paths = stagePaths(deps.resolved.settings.stage_root, task.id);
     const { hash, settings } = deps.resolved;
-    this.#known = { policy_hash: hash, budget_usd: plan.auth === "api_key" ? settings.task_budget_usd : 0 };
+    this.#known = { policy_hash: hash, budget_usd: plan.auth === "api_key" ? plan.budget_usd : 0 };
     this.finished = this.#run();
   }
 
@@ -227,7 +227,7 @@ export class TaskWork {
       task_id: this.task.id,
       lane,
       auth,
-      budget_usd: settings.task_budget_usd,
+      budget_usd: this.#plan.budget_usd,
       max_inflight: settings.task_max_inflight,
       max_request_cost_usd: settings.max_request_cost_usd,
       max_requests: settings.task_max_requests,
@@ -263,9 +263,10 @@ export class TaskWork {
       spend = await this.#endLease(lease, transcript);
     }
     this.#signal.throwIfAborted();
-    const ending = endingOf(end, { settings, spend, auth, built_in });
+    const limits = { settings, spend, auth, budget_usd: this.#plan.budget_usd };
+    const ending = endingOf(end, { ...limits, built_in });
     if (ending !== undefined) throw ending;
-    const limit = limitMet(settings, spend, auth);
+    const limit = limitMet(limits);
     if (limit !== undefined) await this.task.append({ type: "note", text: `the agent ended by itself, but ${limit}` });
     if (end.output_truncated) {
       await this.task.append({ type: "note", text: `output beyond ${MAX_OUTPUT_BYTES} bytes was not kept` });

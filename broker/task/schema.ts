@@ -53,6 +53,8 @@ export const SUBMIT_REQUEST = v.strictObject({
   draft: v.exactOptional(v.boolean()),
   /** `os/arch` of the sandbox, when it is not the host's own. */
   platform: v.exactOptional(name),
+  /** Most that the task may spend, in US dollars, in the place of `task_budget_usd`, which it may not exceed. */
+  budget_usd: v.exactOptional(v.pipe(AMOUNT, v.gtValue(0))),
   /** Databases of the branch store that the task gets a branch of. */
   databases: v.exactOptional(v.pipe(v.array(name), v.maxLength(MAX_DATABASES))),
 });

@@ -15,25 +15,36 @@ export async function readSubmission(args: Args, io: Io): Promise<SubmitRequest>
   const source = { word: args.optional("instruction"), file: args.text("file") };
   const instruction = await readInstruction(source, io.signal);
   const databases = args.texts("database");
+  const budget = args.text("budget");
   return {
     repo: args.positional("repo"),
     instruction,
     ...flagsGiven(args),
+    ...(budget === undefined ? {} : { budget_usd: parseUsd(budget) }),
     ...(egress_extra.length === 0 ? {} : { egress_extra }),
     ...(databases.length === 0 ? {} : { databases }),
   };
 }
 
+function parseUsd(text: string): number {
+  if (/^\$?\d{1,9}(\.\d{1,6})?$/.test(text)) return Number(text.replace("$", ""));
+  throw new TaskdError("usage", `Cannot read --budget ${JSON.stringify(text.slice(0, 200))}`, {
+    hint: "Write dollars: --budget 0.50",
+  });
+}
+
 /** Flags that are fields of the request by the same name. */
 function flagsGiven(args: Args): Partial<SubmitRequest> {
-  return Object.fromEntries<never>(SUBMISSION.flatMap(({ name, kind, repeatable }) => {
-    const value = kind === "boolean"
-      ? args.on(name) || undefined
-      : kind === "string" && !repeatable
-      ? args.text(name)
-      : undefined;
-    return value === undefined ? [] : [[name, value as never]];
-  }));
+  return Object.fromEntries<never>(
+    SUBMISSION.filter(({ name }) => name !== "budget").flatMap(({ name, kind, repeatable }) => {
+      const value = kind === "boolean"
+        ? args.on(name) || undefined
+        : kind === "string" && !repeatable
+        ? args.text(name)
+        : undefined;
+      return value === undefined ? [] : [[name, value as never]];
+    }),
+  );
 }
 
 /** `host`, `host:443` or `host:443,8443`; the ports of a host that is named again are added. */

@@ -45,5 +45,9 @@ export const SUBMISSION: readonly FlagSpec[] = [
   }),
   on("sensitive", "Mark the task as one that needs a careful review"),
   on("draft", "Open the pull request as a draft"),
+  text(
+    "budget USD",
+    "Most that the task may spend, such as 0.50; by default, and at most, the setting task_budget_usd",
+  ),
   text("platform PLATFORM", "Platform of the sandbox, such as linux/amd64"),
 ];

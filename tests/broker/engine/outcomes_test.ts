@@ -146,6 +146,18 @@ Deno.test("a task whose budget is spent ends, and the reason names the setting",
   assertEquals(done.spend?.usd.toFixed(4), "0.0120");
 });
 
+Deno.test("a task may be given less than task_budget_usd, and no more", async () => {
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.submit({ budget_usd: 0.01 });
+  const done = await bench.reaches(id);
+  assertEquals([done.outcome, done.budget_usd], ["agent_failed", 0.01]);
+  assertStringIncludes(done.reason!, "$0.0120 of $0.01); give the task a larger one");
+  assertEquals((await bench.engine.brief(id)).budget_usd, 0.01);
+  const error = await assertRejects(() => bench.submit({ budget_usd: 2.01 }), TaskdError);
+  assertEquals(error.code, "invalid_request");
+  assertStringIncludes(error.message, "its budget of $2.01 is above task_budget_usd ($2.00)");
+});
+
 // conformance: b2.effect.task_max_requests b7.max_requests
 Deno.test("a task that used up its requests ends, and the reason names the setting", async () => {
   await using bench = await BrokerBench.start({ config: "task_max_requests: 1\n" });

@@ -191,6 +191,9 @@ longTest(
       assertEquals(done.outcome, "agent_failed");
       assertStringIncludes(done.reason!, "it made 3 of 3 requests; raise task_max_requests");
       assertEquals(vendors.answered(200), 2 + 3);
+      const order = { agent: "agent_a", instruction: "1", budget_usd: 0.000001 };
+      const error = await assertRejects(() => bench.submit(order), TaskdError);
+      assertStringIncludes(error.message, "a subscription has no budget in dollars");
     }),
 );
 
