@@ -112,7 +112,8 @@ Deno.test({
       assertEquals(await code(() => cloneFile(`${disk}/-a`, `${disk}/c`, { cp_path: "/nowhere/cp" })), "unavailable");
       assertEquals(names(disk), ["-a", "b"]);
       const cloning = cloneFile(`${disk}/-a`, `${disk}/d`);
-      await Deno.writeTextFile(`${disk}/d`, "of another process");
+      // At once, before cp can have begun.
+      Deno.writeTextFileSync(`${disk}/d`, "of another process");
       assertEquals(await code(() => cloning), "already_exists");
       assertEquals(await Deno.readTextFile(`${disk}/d`), "of another process");
       assertEquals(names(disk), ["-a", "b", "d"]);
