@@ -32,7 +32,9 @@ function watch(page: Page, origin: string): string[] {
 async function gate(pages: Pages, diff: string, order = {}): Promise<Page> {
   const id = await pages.engine.gate({ diff, order });
   const page = await pages.visit(`/ui/tasks/${id}`);
+  // A file has its box before its text is laid out (`content-visibility: auto`); only then `innerText` sees it.
   await page.locator(".code").first().waitFor();
+  await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
   return page;
 }
 
