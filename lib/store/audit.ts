@@ -13,21 +13,18 @@
 
 import { join } from "node:path/posix";
 import { hasCode, TaskdError, throwIfInterrupted } from "../errors.ts";
-import { exists } from "../fs.ts";
-import { ImageFile } from "../sqlite/checkout_file.ts";
 import { integrityCheck } from "../sqlite/integrity.ts";
 import { TreeImage } from "./_tree_image.ts";
-import { copiesOf, imageSha256 } from "./chain_cache.ts";
 import { checkpointOf, type Point, type StoreContext } from "./context.ts";
 import { chainTo, descendants, History, type HistoryNode, type HistoryPoint, neededBy, pointsOf } from "./history.ts";
 import { chainOf } from "./chain.ts";
 import { checkHeader, corrupt, readError, withKey } from "./materialize.ts";
 import { type Address, formatAddress } from "./names.ts";
+import { fileProblem, localFilesOf } from "./local_files.ts";
 import { readObjectThrough } from "./object_index.ts";
 import { ifThere, moveAwayHint, translated, unreadable } from "./errors.ts";
 import { DATA_PREFIX, MANIFEST_KEY, parseRefKey, refKey } from "./keys.ts";
 import { requireManifest } from "./manifest.ts";
-import { PageChecksums } from "./page_checksums.ts";
 import type { NamedRef, Ref } from "./ref.ts";
 import type { AuditResult, Finding, LongOptions, VerifyResult } from "./results.ts";
 import { noteDamage } from "./scrub.ts";
@@ -95,11 +92,9 @@ export async function verifyAll(context: StoreContext, options: AuditOptions = {
   const heads = points.filter(({ address }) => address.checkpoint === undefined);
   await audit.run(points, new Set(heads));
   await audit.checkFiles(context, found, options);
-  await audit.checkPlaces(context);
-  await audit.checkRecord(TOMBSTONES_KEY, "tombstones", () => readTombstones(context.backend));
-  await audit.checkRecord(MANIFEST_KEY, "manifest", () => requireManifest(context.backend));
+  await audit.checkStore(context);
   // Of a branch that cannot be read, what it needs is not known.
-  await noteDamage(context, audit.findings, unread.length === 0);
+  await noteDamage(context, [...unread, ...audit.findings], unread.length === 0);
   const nameOf = (each: VerifyResult) => formatAddress(each);
   const damaged = unread.flatMap((finding) => {
     const name = parseRefKey(finding.where);
@@ -217,8 +212,15 @@ export class Audit {
     };
   }
 
+  /** Looks at what is not a branch's. */
+  async checkStore(context: StoreContext): Promise<void> {
+    await this.#checkPlaces(context);
+    await this.#checkRecord(TOMBSTONES_KEY, "tombstones", () => readTombstones(context.backend));
+    await this.#checkRecord(MANIFEST_KEY, "manifest", () => requireManifest(context.backend));
+  }
+
   /** Reads a small record; one that cannot be understood is a finding. */
-  async checkRecord(where: string, what: Finding["what"], read: () => Promise<unknown>): Promise<void> {
+  async #checkRecord(where: string, what: Finding["what"], read: () => Promise<unknown>): Promise<void> {
     try {
       await read();
     } catch (raw) {
@@ -235,12 +237,12 @@ export class Audit {
   }
 
   /** Finds what lies where objects are, and is none. */
-  async checkPlaces({ backend }: StoreContext): Promise<void> {
+  async #checkPlaces({ backend }: StoreContext): Promise<void> {
     const read = (key: string) => ifThere(`Cannot read ${key}`, () => backend.head(key));
     await translated("Cannot list the objects", async () => {
       for await (const { key, size } of backend.list(DATA_PREFIX)) {
         if (size > 0 || this.findings.some(({ where }) => where === key)) continue;
-        await this.checkRecord(key, "object", () => read(key));
+        await this.#checkRecord(key, "object", () => read(key));
       }
     });
   }
@@ -251,29 +253,21 @@ export class Audit {
     refs: NamedRef[],
     { fast = false }: AuditOptions,
   ): Promise<void> {
-    const { workspace, checkouts } = context;
-    const check = async (what: "cache" | "shadow", path: string, point: HistoryPoint, end: HistoryNode) => {
-      const why = await fileProblem(context, path, end, point.digest, { fast });
-      if (why === undefined || this.findings.some(({ where }) => where === path)) return;
-      const name = formatAddress(point.address);
-      this.findings.push({ what, where: path, why, hint: `Run: taskd repair ${name}`, needed_by: [name] });
-    };
     for (const point of this.points) {
-      const { db, branch, checkpoint } = point.address;
       const end = this.#ends.get(point);
       if (!end || !this.#isWhole(end)) continue;
-      const chain = chainOf(chainTo(end), point.txid);
-      for (const path of copiesOf(workspace, point, chain.id)) await check("cache", path, point, end);
-      if (checkpoint !== undefined) continue;
-      const path = workspace.checkout(db, branch);
+      const { db, branch } = point.address;
       const { ref } = refs.find((each) => each.db === db && each.branch === branch)!;
-      const shadow = checkouts.shadow(path, { ref, chain });
-      if (shadow) await check("shadow", shadow, point, end);
-      for (const [suffix, read] of [[".sum", workspace.sidecar(path)], [".session", workspace.sessionRecord(path)]]) {
-        if (read || !exists(`${path}${suffix}`)) continue;
-        const why = `Cannot read ${path}${suffix}: it counts as missing`;
-        const hint = `Run: taskd checkout ${formatAddress({ db, branch })}`;
-        this.findings.push({ what: "sidecar", where: `${path}${suffix}`, why, hint, needed_by: [] });
+      const chain = chainOf(chainTo(end), point.txid);
+      for (const { what, path } of localFilesOf(context, point, { ref, chain })) {
+        if (this.findings.some(({ where }) => where === path)) continue;
+        const { digest } = point;
+        const why = what === "sidecar"
+          ? `Cannot read ${path}: it counts as missing`
+          : await fileProblem(context, path, { objects: chain.objects, digest, fast });
+        if (why === undefined) continue;
+        const name = formatAddress(point.address);
+        this.findings.push({ what, where: path, why, hint: `Run: taskd repair ${name}`, needed_by: [name] });
       }
     }
   }
@@ -412,34 +406,4 @@ export class Audit {
 
 function drop(image: TreeImage | undefined): undefined {
   image?.[Symbol.dispose]();
-}
-
-/**
- * How an image in a file differs from the chain up to `end`, which is sound; undefined when it does not, or is gone.
- */
-export async function fileProblem(
-  { backend, workspace }: Pick<StoreContext, "backend" | "workspace">,
-  path: string,
-  end: HistoryNode,
-  digest: string,
-  { fast }: { fast?: boolean } = {},
-): Promise<string | undefined> {
-  const checksums = await PageChecksums.read(backend, chainTo(end), digest);
-  if (!checksums) return undefined;
-  const differs = (why: string) => `Cannot use ${path}: ${why}`;
-  let image: ImageFile;
-  try {
-    image = ImageFile.open(path);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    return differs("it is not a database");
-  }
-  try {
-    const page = await checksums.firstDifference(image);
-    if (page !== undefined) return differs(page === 0 ? "it has another number of pages" : `page ${page} is damaged`);
-    const known = fast ? undefined : workspace.sidecar(path)?.sha256;
-    if (known !== undefined && known !== await imageSha256(image)) return differs("the hash beside it is another");
-  } finally {
-    image.close();
-  }
 }

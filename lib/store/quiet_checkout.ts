@@ -27,7 +27,7 @@ export function openQuietCheckout(path: string): QuietCheckout {
     const { tail } = WalTail.attach(file);
     const { complete, release } = tail.hold();
     return {
-      image: tail.image(),
+      image: refusing(path, tail.image()),
       complete,
       path,
       change_counter: file.header().change_counter,
@@ -38,7 +38,25 @@ export function openQuietCheckout(path: string): QuietCheckout {
     };
   } catch (error) {
     file.close();
-    if (!(error instanceof RebaseNeeded)) throw error;
-    throw new TaskdError("capture_failed", `Cannot read ${path}: ${error.message}`, { cause: error });
+    throw refusal(path, error);
   }
+}
+
+/** The same image, whose pages are refused where they cannot be read: something cut the file or its log short. */
+function refusing(path: string, image: DatabaseImage): DatabaseImage {
+  return {
+    ...image,
+    readPages: (first, count, into) => {
+      try {
+        image.readPages(first, count, into);
+      } catch (error) {
+        throw refusal(path, error);
+      }
+    },
+  };
+}
+
+function refusal(path: string, error: unknown): unknown {
+  if (!(error instanceof RebaseNeeded)) return error;
+  return new TaskdError("capture_failed", `Cannot read ${path}: ${error.message}`, { cause: error });
 }

@@ -10,7 +10,9 @@
  * 4. A branch whose head is still not sound goes back to its newest sound point, and checkpoints that are not sound
  *    leave it. What it was stays as a branch of its own where its objects are all there, else below `damaged/`: garbage
  *    collection fails on a ref with a gap.
- * 5. Cached files that are damaged are moved below `damaged/`; they are made again when they are needed.
+ * 5. Cached files that are damaged are moved below `damaged/`; they are made again when they are needed. Damaged records
+ *    beside a checkout are made anew where its files prove that it holds the head, or continues it.
+ * 6. What was done is verified: what is still damaged is reported as left.
  *
  * Whatever is replaced is kept below `damaged/`. Content that is not proved is never made a head.
  */
@@ -25,10 +27,11 @@ import { ifThere, translated, unreadable } from "./errors.ts";
 import { chainTo, descendants, type HistoryNode, type HistoryPoint, pointsOf } from "./history.ts";
 import { baseKey, DATA_PREFIX, MANIFEST_KEY, parseRefKey, refKey } from "./keys.ts";
 import { isLeased, type Lease, withLease } from "./lease.ts";
-import { type BranchName, formatAddress } from "./names.ts";
+import { type BranchName, formatAddress, parseAddress } from "./names.ts";
 import { readObjectThrough } from "./object_index.ts";
 import { beginLineage } from "./ops/lineage.ts";
 import { keepContent, type KeptBranch } from "./ops/keep.ts";
+import { proveCheckout } from "./ops/recover.ts";
 import { moveTo, recordPendingLineage, repointToFile } from "./ops/repoint.ts";
 import { rebuildManifest, requireManifest } from "./manifest.ts";
 import { localSources, type RecordedContents, recordedContents, wholePoint } from "./page_sources.ts";
@@ -45,6 +48,7 @@ import { Promises } from "./promises.ts";
 import { OWN_BYTES } from "./records.ts";
 import { encodeRef, type NamedRef, type Ref } from "./ref.ts";
 import type { Finding, LongOptions, RepairedBranch, RepairResult, Restored } from "./results.ts";
+import { noteDamage } from "./scrub.ts";
 import { salvageRef } from "./salvage_ref.ts";
 import { listVersion, readTombstones, TOMBSTONES_KEY } from "./tombstones.ts";
 import { endless } from "./time_to_live.ts";
@@ -114,8 +118,9 @@ class Repair {
     for (const each of refs) await this.#restorePoints(each, audit, recorded);
     if (this.#whole.size > 0 && !this.#options.dry_run) audit = await this.#audit(refs);
     for (const each of refs) await this.#settle(each, audit);
-    await this.#setFilesAside(refs, audit);
+    await this.#restoreFiles(refs, audit);
     if (branch === undefined) await this.#dropTombstones();
+    await this.#verify();
     return this.#result;
   }
 
@@ -402,13 +407,73 @@ class Repair {
     return safety?.branch;
   }
 
-  async #setFilesAside(refs: NamedRef[], audit: Audit): Promise<void> {
+  async #restoreFiles(refs: NamedRef[], audit: Audit): Promise<void> {
     const before = audit.findings.length;
     await audit.checkFiles(this.#context, refs, {});
-    for (const { what, where } of audit.findings.slice(before)) {
-      if (what !== "cache" && what !== "shadow") continue;
+    for (const finding of audit.findings.slice(before)) {
+      const { what, where } = finding;
+      if (what === "sidecar") {
+        await this.#restoreSidecar(finding, refs);
+        continue;
+      }
       if (!this.#options.dry_run) setFileAside(this.#context.workspace, this.#folder, where);
       this.#result.restored.push({ what, where, from: "the store, when it is needed" });
+    }
+  }
+
+  /** Of a checkout that a session has, or of which nothing is proved, the damaged record is left: a person decides. */
+  async #restoreSidecar(finding: Finding, refs: NamedRef[]): Promise<void> {
+    const context = this.#context;
+    const { where } = finding;
+    const address = parseAddress(finding.needed_by[0]!);
+    const restore = async (ref: Ref) => {
+      const point = await pointIn(context, address, ref);
+      const proof = await proveCheckout(context, point);
+      if (proof && !this.#options.dry_run) {
+        setFileAside(context.workspace, this.#folder, where);
+        await proof.record();
+      }
+      return proof?.by;
+    };
+    try {
+      const { ref } = refs.find((each) => each.db === address.db && each.branch === address.branch)!;
+      const from = this.#options.dry_run
+        ? await restore(ref)
+        : await withLease(context, address, (lease) => restore(lease.ref));
+      if (from !== undefined) {
+        this.#result.restored.push({ what: "sidecar", where, from });
+        return;
+      }
+      const name = formatAddress(address);
+      const hint = `Save what the checkout holds with sqlite3 .backup, then run: taskd checkout ${name} --force`;
+      this.#result.left.push({ ...finding, why: `${finding.why}, and nothing proves what it continues`, hint });
+    } catch (error) {
+      if (!(error instanceof TaskdError)) throw error;
+      this.#result.left.push({ ...finding, why: messageOf(error), hint: error.hint ?? finding.hint });
+    }
+  }
+
+  /** Reports what is damaged still, but for what branches need that keep what was damaged. */
+  async #verify(): Promise<void> {
+    const { branch } = this.#options;
+    const context = this.#context;
+    const { restored, moved, left } = this.#result;
+    if (this.#options.dry_run || restored.length + moved.length === 0) return;
+    const unread: Finding[] = [];
+    const all = await context.refs.all({ onDamaged: (key, error) => unread.push(refFinding(key, error)) });
+    const refs = branch ? all.filter((each) => each.db === branch.db && each.branch === branch.branch) : all;
+    const audit = await this.#audit(refs);
+    await audit.checkFiles(context, refs, {});
+    if (!branch) await audit.checkStore(context);
+    await noteDamage(context, [...unread, ...audit.findings], !branch && unread.length === 0);
+    const kept = new Set(moved.map(({ db, safety_branch }) => `${db}@${safety_branch}`));
+    for (const finding of [...branch ? [] : unread, ...audit.findings]) {
+      const known = finding.needed_by.map(branchOf).filter((name) => !kept.has(name));
+      if (known.length === 0 && finding.needed_by.length > 0) continue;
+      const reported = left.some(({ where, needed_by }) =>
+        where === finding.where || known.length > 0 && known.every((name) => needed_by.map(branchOf).includes(name))
+      );
+      if (!reported) left.push(finding);
     }
   }
 
@@ -423,6 +488,11 @@ class Repair {
       await this.#restore(restored, () => backend.delete(TOMBSTONES_KEY));
     }
   }
+}
+
+/** The branch of an address. */
+function branchOf(address: string): string {
+  return address.split("@").slice(0, 2).join("@");
 }
 
 function isWithoutGap(end: HistoryNode | undefined): boolean {

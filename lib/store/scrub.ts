@@ -1,7 +1,7 @@
 /**
- * Scrubbing: every stored object and every cached copy is read against its checksums again and again, a little at a
- * time, so that damage is found while something may still prove what was there. `scrub.json` in the workspace says how
- * far it has come; without it, scrubbing begins anew.
+ * Scrubbing: every stored object, every record and every local file that verify knows is read against its checksums again
+ * and again, a little at a time, so that damage is found while something may still prove what was there. `scrub.json` in
+ * the workspace says how far it has come; without it, scrubbing begins anew.
  */
 
 import type { Backend, ObjectStream } from "../backend/backend.ts";
@@ -9,16 +9,19 @@ import { type Clock, nextTurn } from "../clock.ts";
 import { hasCode, messageOf, TaskdError } from "../errors.ts";
 import { stampFile } from "../sqlite/checkout_file.ts";
 import type { Chain, ChainObject } from "./chain.ts";
-import { copiesOf } from "./chain_cache.ts";
 import type { StoreContext } from "./context.ts";
 import { translated, unreadable } from "./errors.ts";
-import { pointsOf } from "./history.ts";
-import { DATA_PREFIX, parseObjectKey } from "./keys.ts";
+import { type HistoryPoint, pointsOf } from "./history.ts";
+import { DATA_PREFIX, MANIFEST_KEY, parseObjectKey, parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
+import { fileProblem, localFilesOf } from "./local_files.ts";
+import { requireManifest } from "./manifest.ts";
 import { readError, withKey } from "./materialize.ts";
 import { type Address, formatAddress } from "./names.ts";
 import { readObjectThrough } from "./object_index.ts";
+import type { Ref } from "./ref.ts";
 import type { ConditionInfo, Finding, ScrubResult } from "./results.ts";
-import { countSetAside } from "./set_aside.ts";
+import { countSetAside, damagedFolder, setFileAside } from "./set_aside.ts";
+import { readTombstones, TOMBSTONES_KEY } from "./tombstones.ts";
 import type { ScrubRecord } from "./workspace.ts";
 
 /** A pass is over well before the next is due: by this part of the interval. */
@@ -32,7 +35,7 @@ const MAX_ELAPSED_MS = 10 * 60_000;
 const BATCH = 1000;
 const MAX_DAMAGED = 100;
 /** After every key of an object. */
-const CACHES = "~";
+const RECORDS = "~";
 
 /**
  * Reads as much as is due since the last slice.
@@ -51,6 +54,8 @@ export async function scrub(
   // A clock that was wrong must not end scrubbing.
   if (!record || begun_ms > now_ms || record.finished && now_ms - begun_ms >= scrub_every_ms * PASS_SHARE) {
     record = await begin(context, now, record);
+    // What was remembered is no evidence.
+    context.chains.forget();
   }
   const slice = new Slice(context, record, now);
   if (!record.finished) {
@@ -93,7 +98,9 @@ export async function noteDamage(context: StoreContext, found: Finding[], all = 
   const { workspace, clock } = context;
   const at = new Date(clock.now()).toISOString();
   const before = workspace.scrubRecord();
-  const damaged = found.flatMap(({ what, where, why }) => what === "object" ? [{ where, why, at }] : []);
+  // Of local copies others are made when they are needed; the bytes of bad content are as they were written.
+  const lasting = found.filter(({ what }) => what !== "cache" && what !== "shadow" && what !== "content");
+  const damaged = lasting.map(({ where, why }) => ({ where, why, at }));
   const known = before?.damaged.filter((each) => !all && damaged.every(({ where }) => where !== each.where)) ?? [];
   if (damaged.length === 0 && known.length === (before?.damaged.length ?? 0)) return;
   const next = { ...before ?? await begin(context, at, before), damaged: [...damaged, ...known].slice(0, MAX_DAMAGED) };
@@ -138,13 +145,13 @@ class Slice {
     const record = this.#record;
     try {
       while (this.result.bytes < budget_bytes && !record.finished) {
-        const batch = record.cursor < CACHES ? await this.#nextObjects() : [];
+        const batch = record.cursor < RECORDS ? await this.#nextObjects() : [];
         for (const object of batch) {
           if (this.result.bytes >= budget_bytes) break;
           await this.#object(object);
           record.cursor = object.key;
         }
-        if (batch.length === 0) await this.#caches(budget_bytes);
+        if (batch.length === 0) await this.#records(budget_bytes);
         await nextTurn();
       }
     } finally {
@@ -183,32 +190,73 @@ class Slice {
     this.#count(object.size);
   }
 
-  /** Cached copies, branch after branch; a damaged one is moved away and made again when it is needed. */
-  async #caches(budget_bytes: number): Promise<void> {
-    const { refs, chains, cache, workspace } = this.#context;
+  /** Refs, base pointers and local files, branch after branch, and then what the store has one of. */
+  async #records(budget_bytes: number): Promise<void> {
+    const { refs, backend } = this.#context;
     const record = this.#record;
     for (const name of await refs.list()) {
-      const at = `${CACHES}${name.db}@${name.branch}`;
+      const at = `${RECORDS}${name.db}@${name.branch}`;
       if (at <= record.cursor) continue;
       if (this.result.bytes >= budget_bytes) return;
-      const found = await refs.find(name.db, name.branch).catch(() => undefined);
-      for (const point of found ? pointsOf({ ...name, ref: found.ref }) : []) {
-        const chain = await chains.resolve(point.lineage, point.txid).catch(() => undefined);
-        for (const path of chain ? copiesOf(workspace, point, chain.id) : []) {
-          const stamp = stampFile(path);
-          // Evicted since it was looked for.
-          if (!stamp) continue;
-          this.#count(stamp.size);
-          if (await cache.look(path, chain!, point.digest, true) !== "damaged") continue;
-          this.result.found.push({ where: path, why: "a cached copy was damaged; it is made again when it is needed" });
-        }
-      }
+      const found = await this.#read(refKey(name.db, name.branch), () => refs.find(name.db, name.branch));
+      for (const point of found ? pointsOf({ ...name, ref: found.ref }) : []) await this.#point(point, found!.ref);
       record.cursor = at;
     }
+    await translated("Cannot list the branches", async () => {
+      for await (const { key } of backend.list(REFS_PREFIX)) {
+        if (!parseRefKey(key)) this.#damaged(key, `Cannot identify ${key}`);
+      }
+    });
+    await this.#read(MANIFEST_KEY, () => requireManifest(backend));
+    await this.#read(TOMBSTONES_KEY, () => readTombstones(backend));
     record.finished = true;
     record.finished_at = this.#now;
     // What was not met again in this pass is gone.
     record.damaged = record.damaged.filter(({ at }) => at >= record.began_at);
+  }
+
+  /** Local files of a head or checkpoint; a damaged copy is moved away and made again when it is needed. */
+  async #point(point: HistoryPoint, ref: Ref): Promise<void> {
+    const { chains, cache, workspace, clock } = this.#context;
+    const { address, lineage, txid, digest } = point;
+    // An object that is missing or damaged is found where objects are read; a branch that is gone needs none.
+    const chain = await this.#read(formatAddress(address), () => chains.resolve(lineage, txid), async () => {
+      const now = await this.#context.refs.find(address.db, address.branch);
+      return now !== undefined && pointsOf({ ...address, ref: now.ref }).some((each) => each.txid === txid);
+    });
+    for (const { what, path } of chain ? localFilesOf(this.#context, point, { ref, chain }) : []) {
+      if (what === "sidecar") {
+        this.#damaged(path, "a record beside a checkout cannot be read; it counts as missing");
+        continue;
+      }
+      const stamp = stampFile(path);
+      // Evicted since it was looked for.
+      if (!stamp) continue;
+      this.#count(stamp.size);
+      if (what === "cache") {
+        if (await cache.look(path, chain!, digest, true) !== "damaged") continue;
+      } else {
+        const problem = await fileProblem(this.#context, path, { objects: chain!.objects, digest, fast: true })
+          .catch(() => undefined);
+        if (problem === undefined || JSON.stringify(stampFile(path)) !== JSON.stringify(stamp)) continue;
+        setFileAside(workspace, damagedFolder(clock.now()), path);
+      }
+      this.result.found.push({ where: path, why: "a local copy was damaged; it is made again when it is needed" });
+    }
+  }
+
+  /** What `read` answers; undefined, and known as damage, where it cannot be understood and `is_needed` still. */
+  async #read<T>(where: string, read: () => Promise<T>, is_needed?: () => Promise<boolean>): Promise<T | undefined> {
+    try {
+      const answer = await read();
+      this.#sound(where);
+      return answer;
+    } catch (raw) {
+      const error = unreadable(raw);
+      if (!hasCode(error, "corrupt", "not_a_store", "chain_gap", "unsupported_format")) throw error;
+      if (!is_needed || await is_needed()) this.#damaged(where, messageOf(error));
+      return undefined;
+    }
   }
 
   async #isThere(key: string): Promise<boolean> {

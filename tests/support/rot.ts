@@ -144,7 +144,7 @@ export async function bucketPatient(server: S3Place, directory: string): Promise
 }
 
 /** A store with forks, checkpoints in former lineages, snapshots of their own, checkouts and cached files. */
-async function grow(store: Store, directory: string, onHalf: () => Promise<void>): Promise<void> {
+export async function grow(store: Store, directory: string, onHalf: () => Promise<void>): Promise<void> {
   const source = join(directory, "source.db");
   makeDatabase(source, "begin");
   sql(

@@ -12,7 +12,7 @@ import { hasCode, TaskdError } from "../../errors.ts";
 import { discard } from "../../fs.ts";
 import { ImageFile, stampFile } from "../../sqlite/checkout_file.ts";
 import { integrityCheck } from "../../sqlite/integrity.ts";
-import { compareLog } from "../../sqlite/log_place.ts";
+import { compareLog, type LogReport } from "../../sqlite/log_place.ts";
 import { pageRuns } from "../../sqlite/page_runs.ts";
 import { rawImage } from "../../sqlite/raw_image.ts";
 import type { DatabaseImage, WalMark } from "../../sqlite/wal_tail.ts";
@@ -84,9 +84,7 @@ function wasCaptured({ workspace }: StoreContext, path: string): boolean {
 async function continueHead(case_: Case, { page_size, mark }: { page_size: number; mark: WalMark }): Promise<Recovery> {
   const { context, point, path, view, fileStamp, options } = case_;
   const target = targetOf(point);
-  const checksums = await PageChecksums.load(context.backend, point.chain, point.head.digest);
-  const sound = checksums && await isReadable(path) &&
-    await withRawFiles(path, (file) => surveyPages(file, { marks: [mark], page_size, checksums }));
+  const sound = await surveyed(case_, { page_size, mark });
   if (sound) {
     context.checkouts.claim(target, sound.place === "reached" ? mark : undefined);
     return { outcome: "resumed" };
@@ -100,6 +98,37 @@ async function continueHead(case_: Case, { page_size, mark }: { page_size: numbe
     `checkout of ${name(point)} made anew from the head, under its log; the files it had are in ${set_aside}`,
   );
   return { outcome: after ? "rebuilt" : "restored", set_aside };
+}
+
+/** Whether main file and log have all pages of the head that the log ends with at `mark`. */
+async function surveyed(
+  { context, point, path }: Pick<Case, "context" | "point" | "path">,
+  { page_size, mark }: { page_size: number; mark: WalMark },
+): Promise<LogReport | undefined> {
+  const checksums = await PageChecksums.load(context.backend, point.chain, point.head.digest);
+  if (!checksums || !await isReadable(path)) return undefined;
+  return await withRawFiles(path, (file) => surveyPages(file, { marks: [mark], page_size, checksums }));
+}
+
+/**
+ * What proves that a checkout holds the branch's head, or continues it, whatever the records beside it say; `record` then
+ * writes that down. Undefined where nothing does. The caller of `record` holds the branch's lease.
+ */
+export async function proveCheckout(
+  context: StoreContext,
+  point: Point,
+): Promise<{ by: string; record: () => Promise<unknown> } | undefined> {
+  const { checkouts } = context;
+  const target = targetOf(point);
+  const view = checkouts.inspect(target);
+  if (!view) return undefined;
+  const { path, marks } = view;
+  const { place, page_size, mark } = await withRawFiles(path, (file) => compareLog(file, marks));
+  if (place === "reached" && await surveyed({ context, point, path }, { page_size: page_size!, mark: mark! })) {
+    return { by: "the checkout's log", record: () => Promise.resolve(checkouts.claim(target, mark)) };
+  }
+  if (!await checkouts.hasContentOf(view, target)) return undefined;
+  return { by: "the checkout, which holds the head", record: () => checkouts.stampIfSame(path, target) };
 }
 
 /** The checkout is behind the head, or cannot be read: the head is restored, and content that is new is kept. */
