@@ -198,6 +198,19 @@ class Repair {
     this.#result.restored.push(restored);
   }
 
+  /** Of a branch that no one has used a lease asks that all of its chain is there: what is damaged cannot say that. */
+  #lease<T>(name: BranchName, work: (lease: Lease) => Promise<T>): Promise<T> {
+    const { confirm } = this.#context;
+    const confirmed: typeof confirm = async (address, ref) => {
+      try {
+        await confirm?.(address, ref);
+      } catch (error) {
+        if (!hasCode(error, "chain_gap", "corrupt", "unsupported_format")) throw error;
+      }
+    };
+    return withLease({ ...this.#context, confirm: confirmed }, name, work);
+  }
+
   #refuseLeased(name: BranchName, ref: Ref): void {
     if (!isLeased(ref, this.#context)) return;
     throw new TaskdError("lease_held", `Cannot repair ${formatAddress(name)}: ${ref.lease!.holder} holds it`, {
@@ -316,7 +329,7 @@ class Repair {
           if (!audit.proved.has(at)) await setObjectAside(backend, this.#folder, at.object.key);
         }
         const to = { path: image.path, txid, digest };
-        await withLease(this.#context, each, (lease) => repointToFile(this.#context, lease, to));
+        await this.#lease(each, (lease) => repointToFile(this.#context, lease, to));
         each.ref = (await refs.read(each.db, each.branch)).ref;
       }
       for (const same of unsound.filter((other) => other.digest === digest)) {
@@ -343,11 +356,7 @@ class Repair {
         ...(to ? { lost: lossOf(ref, to.head.txid) } : {}),
       };
       if (!this.#options.dry_run) {
-        const safety_branch = await withLease(
-          this.#context,
-          { db, branch },
-          (lease) => this.#move(lease, to, unsound, audit),
-        );
+        const safety_branch = await this.#lease({ db, branch }, (lease) => this.#move(lease, to, unsound, audit));
         if (safety_branch !== undefined) moved.safety_branch = safety_branch;
       }
       this.#result.moved.push(moved);
@@ -439,7 +448,7 @@ class Repair {
       const { ref } = refs.find((each) => each.db === address.db && each.branch === address.branch)!;
       const from = this.#options.dry_run
         ? await restore(ref)
-        : await withLease(context, address, (lease) => restore(lease.ref));
+        : await this.#lease(address, (lease) => restore(lease.ref));
       if (from !== undefined) {
         this.#result.restored.push({ what: "sidecar", where, from });
         return;

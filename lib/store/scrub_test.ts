@@ -70,10 +70,16 @@ Deno.test("scrub() reads no more at a time than is due, and forgets damage that 
     assertEquals(objects, keys.length);
     assert(slices >= 2, String(slices));
     assertEquals((await store.condition()).damaged, 1);
+    const pass = async () => {
+      clock.advance(MONTH_MS);
+      while (!(await store.scrub(every)).finished) clock.advance(60_000);
+      return (await store.condition()).damaged;
+    };
+    // One that is gone is missed by the head and the checkpoint that need it.
     await store.context.backend.delete(keys.at(-1)!);
-    clock.advance(MONTH_MS);
-    while (!(await store.scrub(every)).finished) clock.advance(60_000);
-    assertEquals((await store.condition()).damaged, 0);
+    assertEquals(await pass(), 2);
+    await store.context.backend.put(keys.at(-1)!, bytes.bytes);
+    assertEquals(await pass(), 0);
   }));
 
 Deno.test("what scrub() has found is not forked, and a checkpoint of edits makes the head whole", () =>
