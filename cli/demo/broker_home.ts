@@ -21,14 +21,15 @@ export interface DemoHost {
 }
 
 export interface BrokerHomeOptions {
-  /** An empty directory of this user alone. */
+  /** An empty directory of this user alone: what `HOME` names. */
   dir: string;
   host: DemoHost;
   runtime: DemoRuntime;
   model_url: string;
   /** The model's key, which only the broker may have. */
   api_key: string;
-  store_socket: string;
+  /** Of the branch store; by default that of this home. */
+  store_socket?: string;
   signal: AbortSignal;
   entry: string;
 }
@@ -38,22 +39,22 @@ const MODEL = "scripted-model";
 export const PRICES = { input: 3, output: 15 };
 export const BUDGET_USD = 0.5;
 const SECOND_LOOK_PATHS = "billing/**";
+
 export class BrokerHome {
-  /** The directory that `HOME` names. */
-  readonly path: string;
   /** `~/.taskd`. */
   readonly taskd: string;
   readonly socket: string;
   /** Name of its containers' network, and the gateway's address: drawn, so that several demos can be shown at a time. */
   readonly network = `taskd-demo-${randomHex(systemRandom, 4)}`;
   readonly gateway_ip = `10.${systemRandom(2).map((byte, index) => index === 0 ? 192 + byte % 32 : byte).join(".")}.1`;
-  readonly #process: OwnProcessOptions;
+  /** How a program runs in it. */
+  readonly process: OwnProcessOptions;
 
   private constructor(options: BrokerHomeOptions) {
-    this.path = join(options.dir, "home");
-    this.taskd = join(this.path, ".taskd");
-    this.socket = join(options.dir, "broker.sock");
-    this.#process = { entry: options.entry, signal: options.signal, env: { ...environment(options), HOME: this.path } };
+    const { dir, entry, signal } = options;
+    this.taskd = join(dir, ".taskd");
+    this.socket = join(dir, "broker.sock");
+    this.process = { entry, signal, env: { ...environment(options), HOME: dir }, cwd: dir };
   }
 
   /** Initialises it as `taskd init` does, and configures it. */
@@ -61,22 +62,16 @@ export class BrokerHome {
     // On a first run packages are still to be downloaded, which may take the operator's proxies and certificates.
     await runOwn(["version"], options);
     const home = new BrokerHome(options);
-    await Deno.mkdir(home.path, { mode: 0o700 });
-    await home.run(["init"]);
+    await runOwn(["init"], home.process);
     await Deno.writeTextFile(join(home.taskd, "config.yaml"), configuration(options, home));
     await Deno.writeTextFile(join(home.taskd, "api-keys.env"), `DEMO_API_KEY=${options.api_key}\n`, { mode: 0o600 });
     return home;
   }
 
-  /** Runs the program in it to its end; throws what it says when it fails. */
-  run(words: readonly string[]): Promise<string> {
-    return runOwn(words, this.#process);
-  }
-
   /** Starts the broker of this home and waits until it serves. */
   start(): Promise<DaemonProcess<BrokerClient>> {
-    const { signal } = this.#process;
-    return DaemonProcess.start(["start"], this.#process, () => new BrokerClient({ socket: this.socket }, { signal }));
+    const { signal } = this.process;
+    return DaemonProcess.start(["start"], this.process, () => new BrokerClient({ socket: this.socket }, { signal }));
   }
 }
 
@@ -107,7 +102,7 @@ function configuration({ runtime, model_url, store_socket }: BrokerHomeOptions, 
     network,
     gateway_ip,
     broker: { socket },
-    branch_store: { socket: store_socket },
+    ...(store_socket === undefined ? {} : { branch_store: { socket: store_socket } }),
     compat: { base_url: model_url, api_key_env: "DEMO_API_KEY", model: MODEL, prices: { [MODEL]: PRICES } },
     diff_policy: { second_look_paths: [SECOND_LOOK_PATHS] },
   });

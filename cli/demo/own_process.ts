@@ -16,6 +16,8 @@ export interface OwnProcessOptions {
   signal: AbortSignal;
   /** Its environment; absent for that of this process. */
   env?: Readonly<Record<string, string>>;
+  /** Its working directory; absent for that of this process. */
+  cwd?: string;
 }
 
 /** Runs this program with `words` to its end; throws what it says when it fails. */
@@ -106,10 +108,25 @@ export async function startStore(
   return await DaemonProcess.start(words, { entry, signal }, () => connect(socket, { signal }));
 }
 
-function prepared(words: readonly string[], { entry, signal, env }: OwnProcessOptions): Deno.Command {
-  const [program, args] = ownCommand(entry, words);
-  const own = env === undefined ? {} : { env, clearEnv: true };
-  return new Deno.Command(program, { args, stdin: "null", stdout: "piped", stderr: "piped", signal, ...own });
+function prepared(words: readonly string[], options: OwnProcessOptions): Deno.Command {
+  const [program, args] = ownCommand(options.entry, words);
+  return new Deno.Command(program, { args, stdin: "null", stdout: "piped", stderr: "piped", ...placeOf(options) });
+}
+
+/** Where a command runs, with which environment, and what ends it. */
+export function placeOf({ signal, env, cwd }: OwnProcessOptions): Deno.CommandOptions {
+  return { signal, ...(env && { env: { ...env }, clearEnv: true }), ...(cwd && { cwd }) };
+}
+
+/** What a program prints, line by line. */
+export async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncIterableIterator<string> {
+  let rest = "";
+  for await (const chunk of stream.pipeThrough(new TextDecoderStream())) {
+    const parts = (rest + chunk).split("\n");
+    rest = parts.pop()!;
+    yield* parts;
+  }
+  if (rest !== "") yield rest;
 }
 
 function failure(words: readonly string[], reason: string): TaskdError {

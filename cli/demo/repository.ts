@@ -96,6 +96,11 @@ export class Repository {
   }
 }
 
+/** Writes what a person decided. */
+export async function writeDecisions(path: string, decisions: readonly object[]): Promise<void> {
+  await Deno.writeTextFile(path, `${JSON.stringify(decisions)}\n`);
+}
+
 /** A module by its text, so that a thread without any permission can load it. */
 function dataUrl(text: string): string {
   return `data:text/javascript,${encodeURIComponent(text)}`;

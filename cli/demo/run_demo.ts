@@ -1,20 +1,17 @@
 /**
- * The demo: both halves of taskd on real input, in half a minute. An agent fixes a program and the data that it stored,
- * and one approval pushes the one and promotes the other; then a migration is tried on a branch of a larger database.
+ * The demo: both halves of taskd on real input, in half a minute, as commands that are printed and run.
  *
  * It works in a temporary directory, with daemons of its own and a home directory of theirs, and leaves nothing behind:
  * not when it ends, not when it fails, not on Ctrl-C. Every statement that it prints is checked.
  */
 
-import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Io } from "../text/io.ts";
-import { needPodman } from "./podman.ts";
-import { findSqlProgram } from "./sql_client.ts";
-import { formatMs, Narrator, type Step } from "./narrator.ts";
 import type { DemoHost, DemoRuntime } from "./broker_home.ts";
-import { type CodeFacts, tellCodeStory } from "./code_story.ts";
-import { type DataFacts, tellDataStory } from "./data_story.ts";
+import { needPodman } from "./podman.ts";
+import { findSqlClient } from "./seller.ts";
+import { type DemoFacts, tellStory } from "./story.ts";
+import type { Step } from "./terminal.ts";
 
 export interface DemoOptions {
   entry: string;
@@ -30,7 +27,7 @@ export interface DemoResult {
   duration_ms: number;
   directory?: string;
   steps: Step[];
-  facts: { code: CodeFacts; data: DataFacts };
+  facts: DemoFacts;
 }
 
 /**
@@ -40,35 +37,24 @@ export interface DemoResult {
  * `interrupted`.
  */
 export async function runDemo(
-  io: Pick<Io, "colours" | "json" | "live" | "signal" | "styled">,
-  { entry, temporary, host, runtime, size_mb, keep }: DemoOptions,
+  io: Pick<Io, "colours" | "json" | "signal" | "styled">,
+  { temporary, keep, ...options }: DemoOptions,
 ): Promise<DemoResult> {
   const start = performance.now();
-  const colour = io.colours;
-  const live = io.live();
-  const narrator = new Narrator({
-    print: io.json ? () => {} : (line) => io.styled(line),
-    colour,
-    ...(live === undefined ? {} : { busy: (text: string) => live.show(text) }),
-    signal: io.signal,
-  });
+  const { colours: colour, signal } = io;
+  const print = io.json ? () => {} : (line: string) => io.styled(line);
   const dir = await Deno.makeTempDir({ dir: temporary, prefix: "taskd-demo-" });
   try {
-    narrator.say(`An agent, a shop and two crashes; in ${dir}${keep ? "" : ", removed at the end"}`);
-    if (runtime === "podman") await needPodman();
-    const common = { narrator, entry, signal: io.signal };
-    const program = await findSqlProgram(io.signal);
-    narrator.chapter("An agent fixes a program and its data, and a person decides what leaves");
-    const code = await tellCodeStory({ ...common, host, dir: await folder(dir, "code"), runtime, colour });
-    narrator.chapter("A migration on a branch of a database, while an application writes");
-    const data = await tellDataStory({ ...common, dir: await folder(dir, "data"), size_mb, program });
+    print(`An agent, a shop and a crash; in ${dir}${keep ? "" : ", removed at the end"}`);
+    if (options.runtime === "podman") await needPodman();
+    const sqlite3 = await findSqlClient();
+    const { facts, terminal } = await tellStory({ ...options, dir, sqlite3, colour, print, signal });
     const duration_ms = performance.now() - start;
-    narrator.say(
-      `\nDone in ${formatMs(duration_ms)}.${keep ? ` Look around in ${dir}` : " Nothing is left behind."}`,
-    );
-    return { duration_ms, ...(keep ? { directory: dir } : {}), steps: narrator.steps, facts: { code, data } };
+    const end = keep ? `Look around in ${dir}, which HOME is to name` : "Nothing is left behind";
+    print(`\nDone in ${(duration_ms / 1_000).toFixed(1)} s. ${end}.`);
+    return { duration_ms, ...(keep ? { directory: dir } : {}), steps: terminal.steps, facts };
   } catch (error) {
-    if (!io.signal.aborted) throw error;
+    if (!signal.aborted) throw error;
     throw new TaskdError(
       "interrupted",
       `The demo was interrupted; ${keep ? `what it made is in ${dir}` : "nothing is left behind"}`,
@@ -76,11 +62,4 @@ export async function runDemo(
   } finally {
     if (!keep) await Deno.remove(dir, { recursive: true });
   }
-}
-
-/** Each half has a folder of its own, for this user alone. */
-async function folder(dir: string, name: string): Promise<string> {
-  const path = join(dir, name);
-  await Deno.mkdir(path, { mode: 0o700 });
-  return path;
 }
