@@ -48,8 +48,8 @@ export class Seller implements AsyncDisposable {
     this.#child = new Deno.Command(program!, { args: [...args, path], signal, ...streams }).spawn();
     this.#complaints = new Response(this.#child.stderr).text();
     this.#selling = this.#sell();
-    // Who stops it, or waits for an order, is told.
-    this.#selling.catch((error) => this.#waiting?.reached.reject(error));
+    // It is thrown to who stops it, or waits for an order.
+    this.#selling.catch(() => {});
   }
 
   /** Waits until it has sold so many more. */

@@ -4,7 +4,7 @@ import { join } from "@std/path/join";
 import { findSqlClient, Seller } from "./seller.ts";
 import { buildShop } from "./shop.ts";
 
-Deno.test("the seller counts exactly the orders that are in the database, and a failure is told", async () => {
+Deno.test("the seller counts exactly the orders in the database, and fails as its client does", async () => {
   const dir = await Deno.makeTempDir();
   try {
     const path = join(dir, "shop.db");

@@ -71,10 +71,10 @@ const SOME_ORDERS = 20;
 /** A copy of the database, as any program reads it. */
 const OPEN = `$(taskd path ${SHOP})`;
 
-/** Tells it. Everything it starts has ended when the promise settles. */
-export async function tellStory(options: StoryOptions): Promise<{ facts: DemoFacts; terminal: Terminal }> {
+/** Shows it. Everything it starts has ended when the promise settles. */
+export async function showStory(options: StoryOptions): Promise<{ facts: DemoFacts; terminal: Terminal }> {
   await using story = new Story(options);
-  return { facts: await story.tell(), terminal: story.terminal };
+  return { facts: await story.show(), terminal: story.terminal };
 }
 
 class Story implements AsyncDisposable {
@@ -101,7 +101,7 @@ class Story implements AsyncDisposable {
     await this.#store?.[Symbol.asyncDispose]();
   }
 
-  async tell(): Promise<DemoFacts> {
+  async show(): Promise<DemoFacts> {
     const { runtime } = this.#options;
     const { before, created } = await this.#open();
     const { id, refused } = await this.#work();
@@ -142,14 +142,14 @@ class Story implements AsyncDisposable {
   /** Makes what the story is about, and opens the shop. */
   async #open(): Promise<{ before: string; created: number }> {
     const { dir, runtime, host, entry, signal, size_mb, sqlite3, ...shown } = this.#options;
-    const repository = this.#repository = await Repository.make(dir, signal);
     const api_key = `sk-demo-${randomHex(systemRandom, 16)}`;
     const model_url = this.#model.url;
     const home = this.#home = await BrokerHome.make({ dir, host, runtime, model_url, api_key, entry, signal });
     if (runtime === "podman") this.#cleanup.defer(() => removeNetwork(home.network));
     const terminal = this.terminal = new Terminal({ ...shown, sqlite3, process: home.process });
-    this.#history = buildShop(join(dir, "shop.db"), size_mb);
     terminal.chapter("An agent fixes a program and its data, and a person decides what leaves");
+    const repository = this.#repository = await Repository.make(dir, signal);
+    this.#history = buildShop(join(dir, "shop.db"), size_mb);
     terminal.say("billing.git: a program, its test, and a note to AI agents that is up to no good.");
     terminal.say("shop.db: a shop; the same program has written its invoices.");
     const { passed, says } = await repository.test("main");
@@ -203,7 +203,9 @@ class Story implements AsyncDisposable {
   async #review(id: string, shown: (lines: readonly string[]) => readonly string[]): Promise<string> {
     const colour = this.#options.colour ? " --color" : "";
     const { stdout } = await this.terminal.run(`taskd review ${id.slice(0, 12)}${colour}`, { show: shown });
-    const approve = /^ {2}(taskd approve .*?)(?: --prefer ours\|theirs.*)?$/m.exec(stdout)?.[1];
+    const last = stdout.split("\n").find((line) => line.startsWith("  taskd approve "))?.trim();
+    // Of conflicts it says how they can be decided.
+    const approve = last?.replace(/ --prefer ours\|theirs.*/, "");
     if (approve === undefined) throw new Error("review ends with the command that approves it");
     return approve;
   }

@@ -77,7 +77,7 @@ export class Terminal {
     return this.does(command, () => this.#run(command, options));
   }
 
-  /** Runs a command that nobody has to see; returns what it printed to stdout. */
+  /** Runs a command and shows nothing of it; returns what it printed to stdout. */
   async quietly(command: string): Promise<string> {
     return (await this.#run(command, { show: () => [] })).stdout;
   }

@@ -36,10 +36,12 @@ export const DEMO_COMMANDS: readonly CommandSpec[] = commands("Program", [
     name: "demo",
     summary: "Show both halves on real input, in half a minute",
     details:
-      "An agent with a scripted model fixes a program and its data, and one approval pushes the one and promotes " +
-      "the other; then a migration is tried on a branch of a shop's database while an application writes to it. It " +
-      "works in a temporary directory, with daemons and a home directory of its own, and leaves nothing behind. It " +
-      "needs git and an SQLite client (the sqlite3 shell or Python 3), and no network, key or container.",
+      "A shop sells all the while into a database that is open. An agent with a scripted model fixes a program and " +
+      "the rows that it wrote; both daemons are killed; a person approves, decides what the shop has changed " +
+      "meanwhile, and the one is pushed, the other merged. Then a migration is merged from a branch, and a bad " +
+      "statement is taken back. Each command is printed and run. It works in a temporary directory, with daemons " +
+      "and a home directory of its own, and leaves nothing behind. It needs git and an SQLite client (the sqlite3 " +
+      "shell or Python 3), and no network, key or container.",
     flags: [
       on("keep", "Leave the directory, to look around"),
       on("quick", `A shop of ${DEMO_SIZES_MB.smallest} MiB`),
@@ -55,7 +57,7 @@ export const DEMO_COMMANDS: readonly CommandSpec[] = commands("Program", [
     ],
     examples: [
       { words: "demo", why: "The first thing to run: nothing has to be set up" },
-      { words: "demo --quick --json", why: "For a program: each step with its time, and what was found" },
+      { words: "demo --quick --json", why: "For a program: each command with its time, and what was found" },
     ],
     ...atHome("may_be_broken", demoNeeds),
   },

@@ -1,4 +1,11 @@
-import { assert, assertAlmostEquals, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertMatch,
+  assertNotEquals,
+  assertStringIncludes,
+} from "@std/assert";
 import type { DemoResult } from "../../cli/demo/run_demo.ts";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { podman, podmanTest, testImages } from "../support/podman.ts";
@@ -61,35 +68,62 @@ async function facts(tmp: string, words: string[], env: Record<string, string> =
   return result;
 }
 
-/** What holds of the task in every sandbox. */
-function assertCode({ code }: DemoResult["facts"]): void {
-  assertEquals([code.test.before, code.test.after], [
+/** What holds in every sandbox. */
+function assertFacts(facts: DemoResult["facts"]): void {
+  assertEquals([facts.test.before, facts.test.after], [
     "not ok: 3 x 19.99 is 5997 cents, not 5994",
     "ok: 3 x 19.99 is 5997 cents",
   ]);
-  assertEquals(code.branch, `agent/${code.task_id}`);
-  assert(code.requests > 3 && code.spent_usd > 0);
-  assertAlmostEquals(code.spent_usd, code.model_usd, 1e-9);
-  assertEquals(code.second_look, ["path:billing/**", "database"]);
-  assertEquals([code.cents.after, code.cents.before < code.cents.right], [code.cents.right, true]);
-  assertMatch(code.diff_sha256, /^[0-9a-f]{64}$/);
-  assert(code.rows.after >= code.rows.before && code.rows.before > 10);
+  assertEquals(facts.branch, `agent/${facts.task_id}`);
+  assert(facts.requests > 3 && facts.spent_usd > 0);
+  assertAlmostEquals(facts.spent_usd, facts.model_usd, 1e-9);
+  assertEquals(facts.second_look, ["path:billing/**", "database"]);
+  for (const digest of Object.values(facts.diffs)) assertMatch(digest, /^[0-9a-f]{64}$/);
+  assertNotEquals(facts.diffs.before, facts.diffs.after);
+  assert(facts.rows.after >= facts.rows.before && facts.rows.before > 10);
+  // One value as the shop has it, one as the task has it, and what only the task changed.
+  assertEquals(facts.conflicts, 2);
+  assertEquals(facts.invoices, { before: [5994, 868, 0, 2500, 1149], after: [5997, 870, 0, 2500, 1150] });
+  assertEquals(facts.merged_cents, 8118);
+  const { prices, for_nothing } = facts;
+  assertEquals([prices.bad, prices.after, for_nothing.after], [0, prices.before, 0]);
+  assert(prices.before > 0 && for_nothing.before > 0);
+  const { crash, acknowledged, restored } = facts;
+  assert(crash.acknowledged > 0 && crash.found >= crash.acknowledged && acknowledged > crash.found);
+  assertEquals(restored, acknowledged);
 }
+
+/** The commands that the new reader is to see, in this order. */
+const COMMANDS = [
+  /^taskd create shop --from shop.db$/,
+  /^taskd submit /,
+  /^taskd review /,
+  /^sqlite3 .*UPDATE invoices/,
+  /^kill -9 \d+ \d+$/,
+  /^taskd serve .*&$/,
+  /^taskd approve /,
+  /^taskd approve .* --resolve decide.json --prefer ours$/,
+  /^taskd merge shop@cents --into main$/,
+  /^sqlite3 .*UPDATE products SET price = 0"$/,
+  /^taskd fork shop oops --at 10s$/,
+  /^taskd export shop restored.db$/,
+];
 
 longTest(
   "the demo's claims hold with a real broker and daemon, and it leaves nothing behind",
   () =>
     withTmp(async (tmp) => {
       const { steps, facts: found } = await facts(tmp, []);
-      assert(steps.length > 15);
-      assertCode(found);
-      assertEquals(found.code.runtime, "deno");
-      assertEquals(found.code.refused.length, 1);
-      assertStringIncludes(found.code.refused[0]!, "api-keys.env");
-      const { data } = found;
-      assert(data.orders > 0 && data.acknowledged > 0);
-      assertEquals([data.recovered, data.durable], [data.acknowledged, data.acknowledged]);
-      assertEquals(Number(data.price.promoted), Math.round(Number(data.price.before) * 100));
+      let at = -1;
+      for (const command of COMMANDS) {
+        const next = steps.findIndex((step, i) => i > at && command.test(step.command));
+        assert(next > at, `${command} is not shown after ${steps[at]?.command}`);
+        at = next;
+      }
+      assertFacts(found);
+      assertEquals(found.runtime, "deno");
+      assertEquals(found.refused.length, 1);
+      assertStringIncludes(found.refused[0]!, "api-keys.env");
       assertNothingLeft(tmp);
     }),
 );
@@ -102,9 +136,9 @@ podmanTest(
       const env = { SANDBOX_IMAGE: sandbox, TASKD_ANCHOR_IMAGE: anchor };
       const before = await demoNetworks();
       const { facts: found } = await facts(tmp, ["--runtime", "podman"], env);
-      assertCode(found);
-      assertEquals(found.code.runtime, "podman");
-      assertStringIncludes(found.code.refused.join("\n"), "paste.example.com:443: the host is not in the egress list");
+      assertFacts(found);
+      assertEquals(found.runtime, "podman");
+      assertStringIncludes(found.refused.join("\n"), "paste.example.com:443: the host is not in the egress list");
       // What is attached to a network goes with it.
       assertEquals(await demoNetworks(), before);
       assertNothingLeft(tmp);
@@ -118,7 +152,7 @@ Deno.test("where podman or its images are missing, the demo says what to do befo
     for (const env of [{ PATH: tmp }, absent]) {
       const { code, stdout, stderr } = await startDemo(tmp, ["--runtime", "podman"], env).output();
       assertEquals(code, 1);
-      assertEquals(new TextDecoder().decode(stdout).includes("Make a repository"), false);
+      assertEquals(new TextDecoder().decode(stdout).includes("taskd create"), false);
       assertMatch(new TextDecoder().decode(stderr), /Install podman|taskd setup --runtime podman/);
       assertNothingLeft(tmp);
     }
@@ -148,11 +182,11 @@ async function interruptAt(tmp: string, moment: string, words: string[] = [], en
 
 longTest(
   "an interrupted demo under --keep says where its files are, and leaves no process behind",
-  () => withTmp((tmp) => interruptAt(tmp, "Submit a task", ["--keep"])),
+  () => withTmp((tmp) => interruptAt(tmp, "taskd submit", ["--keep"])),
 );
 
-// A step is printed when it is done: the task runs, or the session is open and the application writes.
-for (const moment of ["Submit a task", "live session"]) {
+// A command is printed before it runs: the application writes, the task runs, the data is merged.
+for (const moment of ["sells into that file", "taskd submit", "taskd merge"]) {
   longTest(
     `a demo interrupted at "${moment}" ends with 130 and leaves neither files nor processes behind`,
     () => withTmp((tmp) => interruptAt(tmp, moment)),

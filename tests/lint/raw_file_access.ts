@@ -41,7 +41,7 @@ const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "broker/engine/queue/": "items of the queue, none of them a database",
   "broker/task/": "traces of tasks and their index, none of them a database",
   "cli/demo/broker_home.ts": "configuration, traces and logs of the demo's own broker, none of them a database",
-  "cli/demo/repository.ts": "source files of a repository",
+  "cli/demo/repository.ts": "source files of a repository, and a file of decisions",
   "lib/store/holder.ts": "locked files that are a process's sign of life, none of them a database",
 };
 
