@@ -65,9 +65,12 @@ function planFor({ base, source }: SourceChanges, table: string): PairPlan {
   return planOf(base.tables.get(table), source.tables.get(table), source.encoding);
 }
 
-function hasOtherKey({ before, after, key_length }: PairPlan): boolean {
+function hasOtherKey({ before, after, key_length, columns_before, columns_after, places }: PairPlan): boolean {
   if (before === undefined || after === undefined) return false;
-  if (before.alias !== undefined || after.alias !== undefined) return before.alias !== after.alias;
+  if (before.alias !== undefined || after.alias !== undefined) {
+    // It may have another name by now.
+    return before.alias !== columns_before[places[columns_after.indexOf(after.alias ?? "")] ?? -1];
+  }
   return key_length === 0 && before.key.length + after.key.length > 0;
 }
 

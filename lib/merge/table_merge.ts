@@ -286,13 +286,13 @@ export class TableMerge {
     return base < 0 ? fallback : values[base]!;
   }
 
-  /** Where the target has a row, by the identity that it had in the base. */
+  /** Where the target has a row, by the identity that it had in the base; its columns have the source's names by now. */
   locate({ before, after }: Pair): Locator {
-    const { by_rowid, key_length, columns_before, columns_after } = this.#plan;
+    const { by_rowid, key_length, columns_before, columns_after, after: table } = this.#plan;
     const row = (before ?? after)!;
     const key = row.values.slice(0, key_length);
     if (by_rowid && (key_length === 0 || key.includes(null))) return { rowid: row.rowid };
-    return { key: (before === undefined ? columns_after : columns_before).slice(0, key_length), values: key };
+    return { key: (table === undefined ? columns_before : columns_after).slice(0, key_length), values: key };
   }
 
   /** A row's key, as people and decisions name it. */

@@ -94,6 +94,26 @@ export class Target implements Disposable {
     this.#statements.clear();
   }
 
+  /** A view or trigger that something is missing for, with what SQLite says; it looks when a table gets another name. */
+  brokenDefinition(): { name: string; message: string } | undefined {
+    let probe = "merge_probe";
+    while (this.table(probe) !== undefined) probe += "_";
+    this.run("SAVEPOINT definitions_checked");
+    try {
+      this.run("PRAGMA legacy_alter_table=OFF");
+      this.define(`CREATE TABLE main.${probe}(x)`);
+      this.#db.exec(`ALTER TABLE main.${probe} RENAME TO ${probe}_`);
+    } catch (error) {
+      const { message } = error as Error;
+      return { name: /^error in \w+ (.+?)(?: after rename)?: /.exec(message)?.[1] ?? "", message };
+    } finally {
+      this.#statements.clear();
+      this.run("ROLLBACK TO definitions_checked");
+      this.run("RELEASE definitions_checked");
+      this.run("PRAGMA legacy_alter_table=ON");
+    }
+  }
+
   #prepare(sql: string): StatementSync {
     const known = this.#statements.get(sql);
     if (known !== undefined) return known;

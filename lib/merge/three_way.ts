@@ -166,19 +166,27 @@ class Attempt {
   async #look(plan: DefinitionPlan): Promise<void> {
     for (const table of this.#tables) {
       if (plan.isRemade(table.name) || !table.prepare()) continue;
+      table.requireColumns(this.#report);
+      if (this.#total > 0) continue;
       for await (const pair of this.#pairs(table)) table.look(pair, this.#report);
     }
   }
 
   async #apply(plan: DefinitionPlan): Promise<void> {
     const touched = this.#tables.map(({ name }) => name);
+    const was_broken = plan.taken.length > 0 && this.#target.brokenDefinition() !== undefined;
     const finish = applyDefinitions(this.#target, this.#changes, { plan, touched, report: this.#report });
-    for (const table of this.#tables) {
-      if (table.prepare()) table.requireColumns(this.#report);
-      else this.#report({ kind: "definition", table: table.name, detail: "the target has no such table" });
-    }
+    const tables = this.#tables.filter((table) => {
+      const there = table.prepare();
+      if (there) table.requireColumns(this.#report);
+      else if (table.plan.after !== undefined) {
+        this.#report({ kind: "definition", table: table.name, detail: "the target has no such table" });
+      }
+      // One that both dropped has no rows to remove.
+      return there;
+    });
     for (const kind of ORDER) {
-      for (const table of this.#total === 0 ? this.#tables : []) {
+      for (const table of this.#total === 0 ? tables : []) {
         for await (const pair of this.#pairs(table)) {
           if (TableMerge.kindOf(pair) === kind) table.apply(pair, this.#report);
         }
@@ -186,12 +194,15 @@ class Attempt {
       }
     }
     if (this.#total > 0) return;
-    for await (const conflict of findOrphans(this.#target, this.#tables, (table) => this.#pairs(table))) {
+    for await (const conflict of findOrphans(this.#target, tables, (table) => this.#pairs(table))) {
       this.#report(conflict);
     }
     if (this.#total > 0) return;
     finish();
+    if (this.#total > 0) return;
     this.#raiseSequences();
+    const broken = plan.taken.length > 0 && !was_broken ? this.#target.brokenDefinition() : undefined;
+    if (broken !== undefined) this.#report({ kind: "definition", table: broken.name, detail: broken.message });
   }
 
   /** Keys that the source has given away are not given away again. */
