@@ -1,6 +1,7 @@
 /**
  * A broker that a test can kill: serves the home in its environment and prints each entry of its log. With
- * SANDBOX_PROGRAMS, sandboxes are processes of this machine that run programs of that folder.
+ * SANDBOX_PROGRAMS, sandboxes are processes of this machine that run programs of that folder; with KILL_AFTER_ROW, fields of
+ * a trace's row as JSON, it ends by SIGKILL as soon as such a row is on the disk, before anything follows from it.
  */
 
 import { serveBroker } from "../../../broker/serve.ts";
@@ -17,4 +18,12 @@ const broker = await serveBroker({
   programs: { gh: [] },
   overrides: programs === undefined ? {} : { runtime: new ProcessRuntime(programs) },
 });
+const last = Deno.env.get("KILL_AFTER_ROW");
+if (last !== undefined) {
+  const fields = Object.entries(JSON.parse(last));
+  broker.engine.tasks.onChange(({ rows }) => {
+    const is_last = rows.some((row) => fields.every(([name, value]) => row[name as keyof typeof row] === value));
+    if (is_last) Deno.kill(Deno.pid, "SIGKILL");
+  });
+}
 await broker.finished;

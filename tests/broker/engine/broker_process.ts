@@ -3,6 +3,7 @@
  */
 
 import { BrokerClient } from "../../../broker/client/client.ts";
+import type { Row } from "../../../broker/task/rows.ts";
 import type { BrokerBench } from "./bench.ts";
 
 /** A broker in a process of its own. */
@@ -15,23 +16,37 @@ export class BrokerProcess implements AsyncDisposable {
   #killed = false;
   #news = Promise.withResolvers<void>();
 
-  /** Starts one for the home of `bench`. */
-  constructor(bench: BrokerBench) {
+  /** Starts one for the home of `bench`; it kills itself as soon as a row like `kill_after` is on the disk. */
+  constructor(bench: BrokerBench, { kill_after }: { kill_after?: Partial<Row> } = {}) {
     this.#child = new Deno.Command(Deno.execPath(), {
       args: ["run", "-A", "--no-prompt", "--no-check", new URL("./_broker_main.ts", import.meta.url).pathname],
       clearEnv: true,
-      env: Object.fromEntries(
-        ["HOME", "DENO_DIR", "ENDPOINT_KEY", "SANDBOX_PROGRAMS"].flatMap((name) => {
-          const value = bench.env(name);
-          return value === undefined ? [] : [[name, value]];
-        }),
-      ),
+      env: {
+        ...Object.fromEntries(
+          ["HOME", "DENO_DIR", "ENDPOINT_KEY", "SANDBOX_PROGRAMS"].flatMap((name) => {
+            const value = bench.env(name);
+            return value === undefined ? [] : [[name, value]];
+          }),
+        ),
+        ...kill_after && { KILL_AFTER_ROW: JSON.stringify(kill_after) },
+      },
       stdin: "null",
       stdout: "piped",
       stderr: "inherit",
     }).spawn();
     this.client = new BrokerClient({ socket: `${bench.root}/s/taskd.sock` });
     this.#reading = this.#read();
+  }
+
+  get pid(): number {
+    return this.#child.pid;
+  }
+
+  /** Resolves once something has ended it. */
+  async died(): Promise<void> {
+    await this.#child.status;
+    this.#killed = true;
+    await this.#reading;
   }
 
   async #read(): Promise<void> {
