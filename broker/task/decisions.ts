@@ -5,7 +5,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { canonicalJson } from "../../lib/text/canonical_json.ts";
-import { placeOf } from "../../lib/merge/conflicts.ts";
+import { byPlace, placeOf } from "../../lib/merge/conflicts.ts";
 import { isDecidable } from "../../lib/merge/decidable.ts";
 import type { DatabaseConflicts, DecideRequest, Decision } from "./database_schema.ts";
 import type { Decider } from "./stages.ts";
@@ -20,15 +20,15 @@ export interface PushRequest {
 /**
  * The decision of each conflict that the request decides.
  *
- * @throws {TaskdError} `invalid_request` for a decision of something that is not in conflict, `conflict` for one that was
- * made of another value.
+ * @throws {TaskdError} `invalid_request` for a decision of something that is not in conflict, or two of one thing; `conflict`
+ * for one that was made of another value.
  */
 export function decide(found: readonly DatabaseConflicts[], { prefer, resolve = [] }: DecideRequest = {}): Decision[] {
   if (found.every(({ conflicts }) => conflicts.length === 0) && (prefer !== undefined || resolve.length > 0)) {
     throw new TaskdError("invalid_request", "Cannot decide: nothing of this task is known to be in conflict");
   }
   const in_db = (db: string | undefined, place: Parameters<typeof placeOf>[0]) => `${db ?? ""} ${placeOf(place)}`;
-  const by_place = new Map(resolve.map((one) => [in_db(one.db, one), one]));
+  const by_place = byPlace(resolve, (one) => in_db(one.db, one));
   const used = new Set<(typeof resolve)[number]>();
   const decisions = found.flatMap(({ db, conflicts }) =>
     conflicts.filter(isDecidable).flatMap((conflict): Decision[] => {

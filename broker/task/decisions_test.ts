@@ -51,6 +51,21 @@ Deno.test("decide() refuses a decision of what is not in conflict, or has no two
   }
 });
 
+Deno.test("decide() refuses two decisions of one place, whatever they say, and takes a cell's before its row's", () => {
+  for (const take of ["ours", "theirs"] as const) {
+    for (const db of [{ db: "shop" }, {}]) {
+      const one = { ...db, ...place, take: "ours" } as const;
+      assertThrows(() => decide(FOUND, { resolve: [one, { ...one, take }] }), TaskdError, "two decisions of");
+    }
+  }
+  const cell = { ...place, take: "ours" } as const;
+  const named = { db: "shop", ...place, take: "theirs" } as const;
+  assertEquals(decide(FOUND, { resolve: [cell, named] }).map(({ db, take }) => [db, take]), [
+    ["shop", "theirs"],
+    ["stats", "ours"],
+  ]);
+});
+
 Deno.test("decide() refuses a decision that was made of another value than the base has", () => {
   const one = { db: "shop", ...place, take: "theirs" } as const;
   for (const ours of [{ price: 9 }, { price: "2" }, {}, null]) {
@@ -59,11 +74,6 @@ Deno.test("decide() refuses a decision that was made of another value than the b
   assertEquals(decide(FOUND, { resolve: [{ ...one, ours: { price: 2 } }] }), [{ ...one, ours: { price: 2 } }]);
   const gone = { db: "shop", table: "items", key: { id: 3 }, take: "ours", ours: null } as const;
   assertEquals(decide(FOUND, { resolve: [gone] }), [gone]);
-});
-
-Deno.test("two decisions of one place are refused", () => {
-  const two = [{ ...place, take: "ours" }, { ...place, take: "theirs" }] as const;
-  assertThrows(() => decide(FOUND, { resolve: [...two] }), TaskdError, "nothing is in conflict at");
 });
 
 Deno.test("as many decisions can be written down as conflicts are listed, of several databases", () => {

@@ -3,9 +3,8 @@
 import type { DecideRequest } from "../../broker/task/database_schema.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { readTextOf } from "../../lib/fs.ts";
-import type { MergeConflict, MergeSide } from "../../lib/merge/conflicts.ts";
+import { type MergeConflict, type MergeSide, parseDecisions } from "../../lib/merge/conflicts.ts";
 import { valueText } from "../../lib/sqlite/diff_text.ts";
-import { parseJson } from "../../lib/text/json.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import { textTable } from "../text/text_table.ts";
@@ -67,11 +66,6 @@ export function decideRequest(args: Args): DecideRequest | undefined {
   const prefer = preferredOf(args);
   const text = resolutionsText(args);
   if (prefer === undefined && text === undefined) return undefined;
-  const resolve = text === undefined ? undefined : parseJson(text) as DecideRequest["resolve"];
-  if (text !== undefined && !Array.isArray(resolve)) {
-    throw new TaskdError("usage", "Cannot read the decisions: they are no JSON array", {
-      hint: 'Of {"db", "table", "key", "column", "take": "ours" or "theirs"}, as review --json has the conflicts',
-    });
-  }
+  const resolve = text === undefined ? undefined : parseDecisions(text) as DecideRequest["resolve"];
   return { ...(prefer && { prefer }), ...(resolve && { resolve }) };
 }

@@ -6,7 +6,7 @@
 import * as v from "../packages/valibot.ts";
 import { TaskdError } from "../errors.ts";
 import { canonicalJson } from "../text/canonical_json.ts";
-import { parseJson } from "../text/json.ts";
+import { InvalidJson, parseStrictJson } from "../text/strict_json.ts";
 import type { JsonValue } from "../sqlite/diff_result.ts";
 import { type ConflictKind, isDecidable } from "./decidable.ts";
 
@@ -60,31 +60,69 @@ const ResolutionsSchema = v.array(v.strictObject({
   ours: v.exactOptional(v.nullable(v.record(v.string(), v.any()))),
 }));
 
+const HINT = 'It is a JSON array of {"table", "key", "column", "take": "ours" or "theirs"}, as --check --json has them';
+
 /**
- * Reads the decisions of a file: a JSON array.
+ * Reads the decisions of a file: a JSON array, in which no name of an object stands twice.
+ *
+ * @throws {TaskdError} `usage`.
+ */
+export function parseDecisions(text: string): unknown[] {
+  let problem = "is no JSON array";
+  try {
+    const value = parseStrictJson(text);
+    if (Array.isArray(value)) return value;
+  } catch (error) {
+    if (!(error instanceof InvalidJson)) throw error;
+    problem = error.message;
+  }
+  throw new TaskdError("usage", `Cannot read the resolutions: the file ${problem}`, { hint: HINT });
+}
+
+/**
+ * {@linkcode parseDecisions} of a merge.
  *
  * @throws {TaskdError} `usage`.
  */
 export function parseResolutions(text: string): Resolution[] {
-  const hint =
-    'It is a JSON array of {"table", "key", "column", "take": "ours" or "theirs"}, as --check --json has them';
-  const value = parseJson(text);
-  if (value === undefined) throw new TaskdError("usage", "Cannot read the resolutions: they are no JSON", { hint });
-  const parsed = v.safeParse(ResolutionsSchema, value);
+  const parsed = v.safeParse(ResolutionsSchema, parseDecisions(text));
   if (parsed.success) return parsed.output;
   const [issue] = parsed.issues;
   throw new TaskdError("usage", `Cannot read the resolutions: ${v.getDotPath(issue) ?? "the file"}: ${issue.message}`, {
-    hint,
+    hint: HINT,
   });
+}
+
+/**
+ * Decisions by what they decide. Of two for one place neither counts: they may contradict each other.
+ *
+ * @throws {TaskdError} `invalid_request`, with the place that has two.
+ */
+export function byPlace<T extends Place>(
+  decisions: readonly T[],
+  textOf: (one: T) => string = placeOf,
+): Map<string, T> {
+  const found = new Map<string, T>();
+  for (const one of decisions) {
+    const place = textOf(one);
+    if (found.has(place)) {
+      throw new TaskdError("invalid_request", `Cannot decide: there are two decisions of ${place.slice(0, 200)}`, {
+        hint: "Leave one of them",
+      });
+    }
+    found.set(place, one);
+  }
+  return found;
 }
 
 /** Decides conflicts by what was said of them. */
 export class Decisions {
   readonly #prefer: MergeSide | undefined;
-  readonly #by_row = new Map<string, Pick<Resolution, "take" | "ours">>();
-  readonly #unused = new Set<string>();
+  readonly #by_place: ReadonlyMap<string, Resolution>;
+  readonly #unused: Set<string>;
   readonly #left: ReadonlySet<string>;
 
+  /** @throws {TaskdError} `invalid_request` for two decisions of one place. */
   constructor(
     options: {
       prefer?: MergeSide | undefined;
@@ -94,10 +132,8 @@ export class Decisions {
   ) {
     this.#prefer = options.prefer;
     this.#left = new Set(options.left);
-    for (const { take, ours, ...place } of options.resolutions ?? []) {
-      this.#by_row.set(placeOf(place), { take, ...ours === undefined ? {} : { ours } });
-      this.#unused.add(placeOf(place));
-    }
+    this.#by_place = byPlace(options.resolutions ?? []);
+    this.#unused = new Set(this.#by_place.keys());
   }
 
   /** The side that stays; undefined where that is not decided. */
@@ -105,7 +141,7 @@ export class Decisions {
     if (!isDecidable(conflict)) return undefined;
     const { table, key = {}, column } = conflict;
     for (const place of [placeOf({ table, key, ...column === undefined ? {} : { column } }), placeOf({ table, key })]) {
-      const found = this.#by_row.get(place);
+      const found = this.#by_place.get(place);
       if (found === undefined) continue;
       this.#unused.delete(place);
       if (found.ours !== undefined && canonicalJson(found.ours) !== canonicalJson(conflict.ours ?? null)) {
@@ -122,8 +158,10 @@ export class Decisions {
   }
 }
 
+type Place = Pick<Resolution, "table" | "key" | "column">;
+
 /** One text for one place, whatever the order of a key's columns. */
-export function placeOf({ table, key = {}, column }: Pick<Resolution, "table" | "key" | "column">): string {
+export function placeOf({ table, key = {}, column }: Place): string {
   const columns = Object.entries(key).sort(([a], [b]) => a < b ? -1 : a > b ? 1 : 0);
   return JSON.stringify([table, columns, column ?? null]);
 }

@@ -110,6 +110,10 @@ Deno.test("each kind of conflict is named, changes nothing, and can be decided",
     assertEquals(rows("SELECT * FROM t"), before);
     assertEquals((await merge({ resolutions, prefer: "theirs" })).merged, true);
     assertEquals(rows("SELECT id, a FROM t"), [[1, "ours"], [3, "theirs"], [4, "theirs"]]);
+    for (const take of ["ours", "theirs"] as const) {
+      const twice = [...resolutions, { ...resolutions[0]!, take }];
+      await assertRejects(() => merge({ resolutions: twice, prefer: "ours" }), TaskdError, 'of ["t",[["id",1]],"a"]');
+    }
     const missing = [{ table: "t", key: { id: 9 }, take: "ours" as const }];
     await assertRejects(() => merge({ resolutions: missing, prefer: "ours" }), Error, "nothing is in conflict");
   }));
@@ -285,10 +289,13 @@ Deno.test("resolutions are read from JSON, and what is wrong with them is said",
   const text = '[{"table":"t","key":{"id":1},"column":"a","take":"ours"}]';
   assertEquals(parseResolutions(text), [{ table: "t", key: { id: 1 }, column: "a", take: "ours" }]);
   for (
-    const [bad, why] of [["{", "no JSON"], ['[{"table":"t","take":"mine"}]', "0.take"], [
-      '[{"take":"ours"}]',
-      "0.table",
-    ]]
+    const [bad, why] of [
+      ["{", "is not JSON"],
+      ["{}", "is no JSON array"],
+      ['[{"table":"t","take":"mine"}]', "0.take"],
+      ['[{"take":"ours"}]', "0.table"],
+      ['[{"table":"t","take":"ours","take":"theirs"}]', "twice"],
+    ]
   ) {
     assertThrows(() => parseResolutions(bad!), TaskdError, why);
   }

@@ -42,11 +42,14 @@ const CASES: [Base, Moment][] = [
   ...[...LANDING, WAITS].map((moment): [Base, Moment] => ["in conflict", moment]),
 ];
 
-scaledTest("a broker killed at any step of a landing: both halves land once, or the data waits and says so", async (t) => {
-  for (const [base, moment] of shortened(CASES, 4)) {
-    await t.step(`base ${base}, ${JSON.stringify(moment)}`, () => killedAt(base, moment));
-  }
-});
+scaledTest(
+  "a broker killed at any step of a landing: both halves land once, or the data waits and says so",
+  async (t) => {
+    for (const [base, moment] of shortened(CASES, 4)) {
+      await t.step(`base ${base}, ${JSON.stringify(moment)}`, () => killedAt(base, moment));
+    }
+  },
+);
 
 async function killedAt(base: Base, moment: Moment): Promise<void> {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt"), serve: false, proxy: true });
@@ -109,7 +112,9 @@ async function killedAt(base: Base, moment: Moment): Promise<void> {
   const pushed = [...(await bench.broker.branches())].filter(([name]) => name.startsWith("agent/"));
   assertEquals(pushed, [[`agent/${id}`, end.pushed!.commit]]);
   const milk = base === "still" ? [] : [[9, "milk", 100]];
-  const changed = landed ? [[2, "coffee", 450], [3, "cocoa", 400]] : [[2, "coffee", 500], [3, "cocoa", 400], [4, "mate", 350]];
+  const changed = landed
+    ? [[2, "coffee", 450], [3, "cocoa", 400]]
+    : [[2, "coffee", 500], [3, "cocoa", 400], [4, "mate", 350]];
   assertEquals(await bench.rows(), [[1, "tea", 300], ...changed, ...milk]);
   const { verified, checks } = await engine.verification(id);
   assert(verified, JSON.stringify(checks));
