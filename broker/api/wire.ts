@@ -137,7 +137,14 @@ export const APPROVE_REQUEST = v.strictObject({
 });
 
 /** Body of `POST /admin/tasks/<id>/push`. */
-export const PUSH_REQUEST = v.strictObject({ decide: v.exactOptional(DECIDE_REQUEST) });
+export const PUSH_REQUEST = v.strictObject({
+  decide: v.exactOptional(DECIDE_REQUEST),
+  /**
+   * SHA-256 over `{db, base, conflicts, total}` of each database as RFC 8785 writes it. Needed with `prefer`, and for
+   * decisions without `ours`: what a round since has found was not read.
+   */
+  conflicts_read_sha256: v.exactOptional(SHA256),
+});
 
 /** Answer of `GET /tasks/<id>/verification`. */
 export const VERIFICATION = v.strictObject({

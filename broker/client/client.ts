@@ -172,7 +172,7 @@ export class BrokerClient {
     return this.#done(post(`/admin/tasks/${segment(id)}/deny`, { reason }));
   }
 
-  push(id: string, request: { decide?: DecideRequest } = {}): Promise<void> {
+  push(id: string, request: { decide?: DecideRequest; conflicts_read_sha256?: string } = {}): Promise<void> {
     return this.#done(post(`/admin/tasks/${segment(id)}/push`, request));
   }
 

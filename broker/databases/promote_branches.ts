@@ -309,7 +309,7 @@ function keptAs(
 ): DatabaseResult {
   if (conflicts === undefined) return kept(candidate, reason);
   const id = taskOf(candidate.change.branch) ?? "";
-  const hint = `decide: taskd push ${id.slice(0, 12)} --prefer ours|theirs, or --resolve FILE`;
+  const hint = `to decide: taskd review ${id.slice(0, 12)}`;
   return resultOf(candidate, { result: "kept", reason: `${reason} (${hint})`, conflicts });
 }
 

@@ -9,7 +9,7 @@ import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
 import { KeyedMutex } from "../../lib/keyed_mutex.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
-import { decide, type PushRequest } from "../task/decisions.ts";
+import { decideAsRead, type PushRequest } from "../task/decisions.ts";
 import type { Decision } from "../task/database_schema.ts";
 import { approvalMove, type ApprovalRequest, denialMove, standing } from "../task/approval.ts";
 import type { TaskRecord } from "../task/schema.ts";
@@ -137,12 +137,12 @@ export class LateStages {
     return true;
   }
 
-  async push(id: string, { decide: request, by }: PushRequest): Promise<void> {
+  async push(id: string, { by, ...request }: PushRequest): Promise<void> {
     const record = this.#deps.tasks.read(id);
     const { stage } = record;
     const task = this.#deps.tasks.live(id);
     const found = openConflicts(record);
-    const decided = decide(found, isWaiting(stage) ? request : undefined);
+    const decided = decideAsRead(found, isWaiting(stage) ? request : {});
     // Who has read what is in conflict decides anew; decisions that were on their way stay.
     const asked = { by, decisions: found.length === 0 ? undefined : decided };
     if (!isWaiting(stage) || task === undefined || !await this.#begin(task, stage, "a person asked for it", asked)) {

@@ -121,7 +121,7 @@ export const ROUTES: readonly HttpRoute[] = [
     answer: { status: 204 },
     doc:
       "Begins another round for an approved change in `push_failed` or `data_waits`; `decide` is for conflicts that " +
-      "were met between the push and the data",
+      "were met between the push and the data, as they were read: each with `ours`, or all by `conflicts_read_sha256`",
     ...takes(wire.PUSH_REQUEST, admin.push, { optional: true }),
   }),
   post("/admin/tasks/<id>/kill", {

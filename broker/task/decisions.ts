@@ -4,6 +4,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import { byPlace, placeOf } from "../../lib/merge/conflicts.ts";
 import { isDecidable } from "../../lib/merge/decidable.ts";
@@ -14,7 +15,35 @@ import type { Decider } from "./stages.ts";
 export interface PushRequest {
   /** What becomes of conflicts that were met between the push and the data. */
   decide?: DecideRequest | undefined;
+  /** {@linkcode readDigest} of the conflicts that were read; a round since may have found others. */
+  conflicts_read_sha256?: string | undefined;
   by?: Decider | undefined;
+}
+
+/** Of what a person reads of conflicts: the same while a round finds the same, wherever the base stands by then. */
+export function readDigest(found: readonly DatabaseConflicts[]): string {
+  return sha256Hex(canonicalJson(found.map(({ txid: _, ...read }) => read)));
+}
+
+/**
+ * {@linkcode decide} for data that waits. Rounds come by themselves, so what is decided has to be what was read: by its
+ * digest, or decision by decision with `ours`.
+ *
+ * @throws {TaskdError} Also `conflict` where other conflicts were read, `invalid_request` where it is not said which.
+ */
+export function decideAsRead(
+  found: readonly DatabaseConflicts[],
+  { decide: request, conflicts_read_sha256 }: Pick<PushRequest, "decide" | "conflicts_read_sha256">,
+): Decision[] {
+  const hint = "taskd review lists what is in conflict now, and ends with the command";
+  if (conflicts_read_sha256 !== undefined && conflicts_read_sha256 !== readDigest(found)) {
+    throw new TaskdError("conflict", "Cannot decide: what is in conflict is not what was read any more", { hint });
+  }
+  const { prefer, resolve = [] } = request ?? {};
+  if (conflicts_read_sha256 === undefined && (prefer !== undefined || resolve.some(({ ours }) => ours === undefined))) {
+    throw new TaskdError("invalid_request", "Cannot decide: it is not said which conflicts were read", { hint });
+  }
+  return decide(found, request);
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import type { TaskListItem, TaskView } from "../../broker/api/wire.ts";
 import { decisionFacts } from "../../broker/task/decided.ts";
+import { TaskdError } from "../../lib/errors.ts";
 import { commitAddress } from "../../lib/text/commit_address.ts";
 import type { Outcome, Stage } from "../../broker/task/stages.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
@@ -12,7 +13,7 @@ import { shellWord } from "../../lib/text/shell_word.ts";
 /** Digits of an id that lists and hints show: two tasks do not share them in practice. */
 const ID_DIGITS = 12;
 
-/** Digits of a diff's SHA-256 that stand for it in a command: too many to be forged by search. */
+/** Digits of a SHA-256 of what was read that stand for it in a command: too many to be forged by search. */
 export const DIFF_DIGITS = 16;
 
 export function shortId(id: string): string {
@@ -55,6 +56,25 @@ export function standing({ stage, outcome }: Pick<TaskListItem, "stage" | "outco
 export function approveCommand(id: string, gate: { diff_sha256: string; second_look: readonly string[] }): string {
   const flags = gate.second_look.map((category) => ` --acknowledge ${shellWord(category)}`).join("");
   return `taskd approve ${shortId(id)} --diff ${gate.diff_sha256.slice(0, DIFF_DIGITS)}${flags}`;
+}
+
+/** Decides what waits, as it is read now. */
+export function decideCommand(id: string, conflicts_read_sha256: string): string {
+  return `taskd push ${shortId(id)} --conflicts ${conflicts_read_sha256.slice(0, DIFF_DIGITS)}`;
+}
+
+/**
+ * Whether `named` is the beginning of `digest`, as commands take what was read.
+ *
+ * @throws {TaskdError} `usage` when it cannot be that of any.
+ */
+export function isDigestOf(digest: string, named: string, { flag, id }: { flag: string; id: string }): boolean {
+  if (!/^[0-9a-f]+$/i.test(named) || named.length < DIFF_DIGITS || named.length > 64) {
+    throw new TaskdError("usage", `Cannot read ${flag}: it is not ${DIFF_DIGITS} to 64 digits of a SHA-256`, {
+      hint: `taskd review ${shortId(id)} ends with the whole command`,
+    });
+  }
+  return digest.startsWith(named.toLowerCase());
 }
 
 /** What was decided on a task by whom and when, and where it went: safe to print. */

@@ -15,6 +15,7 @@ import { type BriefTable, briefTables, seenOf } from "../../broker/task/seen.ts"
 import { isPageShown, isShown } from "../../broker/task/shown.ts";
 import type { Gate, Seen } from "../../broker/task/stages.ts";
 import { openConflicts } from "../../broker/databases/evidence.ts";
+import { readDigest } from "../../broker/task/decisions.ts";
 import type { DatabaseConflicts, DecideRequest } from "../../broker/task/database_schema.ts";
 import { isDecidable } from "../../lib/merge/decidable.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
@@ -30,7 +31,7 @@ import { EXIT_FAILURE } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { conflictLines, decideRequest, keyText, sidesOf } from "./_conflicts.ts";
 import { briefOf } from "./inspect.ts";
-import { approveCommand, decisionText, DIFF_DIGITS, shortId, standing } from "./_task_text.ts";
+import { approveCommand, decideCommand, decisionText, isDigestOf, shortId, standing } from "./_task_text.ts";
 import { type FollowedTask, landingExitCode, watchLanding } from "./_watch_task.ts";
 
 /** Rows between two questions. */
@@ -44,13 +45,16 @@ export const review = brokerCommand({
     const gate = openGate(task);
     const { notes } = await broker.bases(task.id);
     const approve_command = gate === undefined ? null : approveCommand(task.id, gate);
+    const conflicts = openConflicts(task);
+    const decides = gate === undefined && conflicts.some(({ conflicts }) => conflicts.some(isDecidable));
+    const decide_command = decides ? decideCommand(task.id, readDigest(conflicts)) : null;
     const named = args.texts("table");
     const all = briefTables(change.brief?.databases).filter(({ of }) => of > 0);
     const stray = named.find((name) => !all.some(({ table }) => table === name));
     if (stray !== undefined) throw new TaskdError("not_found", `The change has no rows in a table ${stray}`);
     const tables = args.on("all") ? all : all.filter(({ table }) => named.includes(table));
     if (io.json && tables.length > 0) {
-      io.outJson({ ok: true, ...change, bases: notes, conflicts: openConflicts(task), approve_command });
+      io.outJson({ ok: true, ...change, bases: notes, conflicts, approve_command, decide_command });
       for (const { database, table, ...of } of tables) {
         const show = (row: object) => io.outJson({ database, table, ...row });
         const gone = await showRows(broker, task, { database, table, ...of }, show);
@@ -58,8 +62,7 @@ export const review = brokerCommand({
       }
       return undefined;
     }
-    const conflicts = openConflicts(task);
-    if (io.json) return { ...change, bases: notes, conflicts, approve_command };
+    if (io.json) return { ...change, bases: notes, conflicts, approve_command, decide_command };
     io.styled(knownText(change));
     for (const line of await conflictText(task, conflicts, io.columns)) io.styled(line);
     for (const note of notes) io.styled(`since then: ${sanitizeLine(note)}`);
@@ -76,12 +79,20 @@ export const review = brokerCommand({
       io.out(`To see every row: taskd review ${shortId(task.id)} ${one ? `--table ${shellWord(table)}` : "--all"}\n`);
     }
     io.out(
-      approve_command === null ? decisionText(task) : [
-        `To approve exactly this, ${gate!.diff_sha256}:`,
-        `  ${approve_command}${conflicts.some(({ conflicts }) => conflicts.some(isDecidable)) ? DECIDES : ""}`,
-        "To refuse it:",
-        `  taskd deny ${shortId(task.id)} "why"`,
-      ].join("\n"),
+      approve_command === null
+        ? [
+          decisionText(task),
+          ...decide_command === null ? [] : [
+            "To decide what is in conflict, as it stands here:",
+            `  ${decide_command}${DECIDES}`,
+          ],
+        ].join("\n")
+        : [
+          `To approve exactly this, ${gate!.diff_sha256}:`,
+          `  ${approve_command}${conflicts.some(({ conflicts }) => conflicts.some(isDecidable)) ? DECIDES : ""}`,
+          "To refuse it:",
+          `  taskd deny ${shortId(task.id)} "why"`,
+        ].join("\n"),
     );
     return undefined;
   },
@@ -197,12 +208,7 @@ function checkCategories(given: readonly string[], { second_look }: Gate): void 
 }
 
 function checkDiff({ id }: TaskView, { diff_sha256 }: Gate, named: string): void {
-  if (!/^[0-9a-f]+$/i.test(named) || named.length < DIFF_DIGITS || named.length > 64) {
-    throw new TaskdError("usage", `Cannot read --diff: it is not ${DIFF_DIGITS} to 64 digits of a SHA-256`, {
-      hint: `taskd review ${shortId(id)} ends with the whole command`,
-    });
-  }
-  if (diff_sha256.startsWith(named.toLowerCase())) return;
+  if (isDigestOf(diff_sha256, named, { flag: "--diff", id })) return;
   throw new TaskdError("stale_diff", `Cannot approve the task ${id}: the diff at its gate is another one`, {
     hint: `Read it first: taskd review ${shortId(id)}`,
   });

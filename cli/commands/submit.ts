@@ -4,14 +4,16 @@
  */
 
 import type { BrokerClient } from "../../broker/client/client.ts";
-import type { Submitted } from "../../broker/api/wire.ts";
+import type { Submitted, TaskView } from "../../broker/api/wire.ts";
+import { openConflicts } from "../../broker/databases/evidence.ts";
+import { readDigest } from "../../broker/task/decisions.ts";
 import { decideRequest } from "./_conflicts.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import { brokerCommand, type BrokerModule } from "../plan/command_module.ts";
 import type { Io } from "../text/io.ts";
 import { readSubmission } from "./_submission.ts";
-import { shortId } from "./_task_text.ts";
+import { isDigestOf, shortId } from "./_task_text.ts";
 import { exitCodeOf, type FollowedTask, landingExitCode, showEvent, watchLanding, watchTask } from "./_watch_task.ts";
 
 export const submit = followed(async (args, io, broker) => await broker.submit(await readSubmission(args, io)));
@@ -61,9 +63,23 @@ export const push = brokerCommand<FollowedTask>({
   async run(args, io, broker) {
     const task = await broker.task(args.positional("id"));
     const decide = decideRequest(args);
-    await broker.push(task.id, decide && { decide });
+    await broker.push(task.id, { ...decide && { decide }, ...conflictsRead(args.text("conflicts"), task) });
     if (!args.on("wait")) return { id: task.id, links: task.links, stage: "pushing", followed: false };
     return await watchLanding(io, broker, task, args.numberOf("timeout"));
   },
   exitCode: landingExitCode,
 });
+
+/** What `--conflicts` says was read, whole. */
+function conflictsRead(named: string | undefined, task: TaskView): { conflicts_read_sha256?: string } {
+  if (named === undefined) return {};
+  const conflicts_read_sha256 = readDigest(openConflicts(task));
+  if (isDigestOf(conflicts_read_sha256, named, { flag: "--conflicts", id: task.id })) return { conflicts_read_sha256 };
+  throw new TaskdError(
+    "conflict",
+    `Cannot decide the task ${task.id}: what is in conflict is not what was read any more`,
+    {
+      hint: `Read it again: taskd review ${shortId(task.id)}`,
+    },
+  );
+}

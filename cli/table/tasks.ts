@@ -175,13 +175,18 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     name: "push",
     summary: "Push an approved change again that could not be pushed, or promote its data",
     details: "For tasks in push_failed or data_waits: what was approved is kept, no agent runs again. Waits until it " +
-      "has landed, or could not again, with the exit status of approve; taskd kill gives it up.",
+      "has landed, or could not again, with the exit status of approve; taskd kill gives it up. Conflicts of data that " +
+      "waits are decided as review has listed them, by --conflicts: a round since may have found others.",
     positionals: [TASK],
-    flags: [...DECIDING, ...LANDING],
+    flags: [
+      text("conflicts SHA256", "The conflicts that were read: its first 16 digits or more, as review prints them"),
+      ...DECIDING,
+      ...LANDING,
+    ],
     examples: [
       { words: "push 3f9a", why: "Once the code host, or the branch store, can take it" },
       {
-        words: "push 3f9a --prefer theirs",
+        words: "push 3f9a --conflicts 9c56cc51b374c3ba --prefer theirs",
         why: "Where application and task changed the same value: that of the task",
       },
     ],

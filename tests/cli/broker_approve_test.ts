@@ -5,6 +5,7 @@ import { canonicalJson } from "../../lib/text/canonical_json.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 import type { TaskView } from "../../broker/api/wire.ts";
+import type { Task } from "../../broker/task/task.ts";
 import { type BrokerHost, DIFF_SHA256, makeBrokerHost, type Script, toGate, toPushed } from "./support/broker.ts";
 import { atTerminal, isInstalled } from "./support/terminal.ts";
 
@@ -494,4 +495,36 @@ Deno.test("conflicts come back to the gate: review shows them, --resolve and --p
   assertEquals([decided.code, decided.stderr.includes("\x1b")], [0, false], decided.stderr);
   const { approval } = host.engine.tasks.read(id);
   assertEquals(approval?.decisions, [{ db: "shop", ...place, take: "theirs", ours: { price: 460 } }]);
+});
+
+Deno.test("conflicts of data that waits: review lists them and ends with the push that decides these", async () => {
+  await using host = await makeBrokerHost();
+  const id = await pendingTask(host);
+  const place = { table: "items", key: { id: 2 }, column: "price" };
+  const conflict = { kind: "changed_twice", ...place, ours: { price: 460 }, theirs: { price: 500 } };
+  const pushed = { branch: "agent/1", commit: "0123456789".repeat(4) };
+  const waits = (price: number) => async (task: Task) => {
+    const conflicts = { db: "shop", base: "main", txid: 44, total: 1 };
+    const found = { ...conflicts, conflicts: [{ ...conflict, ours: { price } }] };
+    const result = { db: "shop", base: "main", branch: "task-1", result: "kept", reason: "moved", conflicts: found };
+    await task.append({ type: "evidence", name: "database_results", value: [result] });
+    await task.move({ from: "pushing", to: "data_waits", reason: "shop@main has moved", pushed });
+  };
+  host.engine.landing = waits(460);
+  assertEquals((await host.taskd("approve", id, "--diff", DIFF_SHA256)).code, 4);
+  const { decide_command, approve_command } = await host.json(["review", id]);
+  assertEquals(approve_command, null);
+  const { stdout } = await host.taskd("review", id);
+  assertStringIncludes(stdout, `${decide_command} --prefer ours|theirs, or --resolve FILE`);
+  const decide = [...String(decide_command).split(" ").slice(1), "--prefer", "theirs"];
+  assertEquals((await host.json(["push", id, "--prefer", "theirs"], 1)).code, "invalid_request");
+  assertEquals((await host.json(["push", id, "--conflicts", "1234"], 2)).code, "usage");
+  // Another round has found another value.
+  host.engine.landing = waits(470);
+  assertEquals((await host.taskd("push", id)).code, 4);
+  assertEquals((await host.json(decide, 1)).code, "conflict");
+  host.engine.landing = toPushed;
+  const again = String((await host.json(["review", id])).decide_command).split(" ").slice(1);
+  assertEquals((await host.taskd(...again, "--prefer", "theirs")).code, 0);
+  assertEquals(host.engine.tasks.read(id).decisions, [{ db: "shop", ...place, take: "theirs", ours: { price: 470 } }]);
 });

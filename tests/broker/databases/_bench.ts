@@ -7,7 +7,8 @@ import { DatabaseSync } from "node:sqlite";
 import type { TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
 import type { DecideRequest } from "../../../broker/task/database_schema.ts";
 import type { Stage } from "../../../broker/task/stages.ts";
-import { changesOf, resultsOf } from "../../../broker/databases/evidence.ts";
+import { changesOf, openConflicts, resultsOf } from "../../../broker/databases/evidence.ts";
+import { type PushRequest, readDigest } from "../../../broker/task/decisions.ts";
 import type { Client } from "../../../lib/client/client.ts";
 import { DaemonProcess, Place } from "../../daemon/daemon_process.ts";
 import type { Scripted } from "../../support/model_server.ts";
@@ -137,6 +138,11 @@ export class DataBench implements AsyncDisposable {
     await this.#daemon?.[Symbol.asyncDispose]();
     await this.place[Symbol.asyncDispose]();
   }
+}
+
+/** All that `record` has in conflict, decided by one who has read it there. */
+export function decided(record: TaskRecord, prefer: "ours" | "theirs"): PushRequest {
+  return { decide: { prefer }, conflicts_read_sha256: readDigest(openConflicts(record)) };
 }
 
 /** Runs statements in a file. */

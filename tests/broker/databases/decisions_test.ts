@@ -3,7 +3,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TaskdError } from "../../../lib/errors.ts";
 import type { TaskRecord } from "../../../broker/task/schema.ts";
-import { agentDoes, DataBench, RAISE, resultsOf } from "./_bench.ts";
+import { agentDoes, DataBench, decided, RAISE, resultsOf } from "./_bench.ts";
 import { lands } from "./_store_proxy.ts";
 
 const COFFEE = { table: "items", key: { id: 2 }, column: "price" };
@@ -55,11 +55,12 @@ for (const [how, goBack] of Object.entries(BACK)) {
 
 Deno.test("data that waits does not replace what was decided to stay, until a person pushes it again", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt"), proxy: true });
-  const { id, stage } = await conflictAtTheLast(bench);
+  const waiting = await conflictAtTheLast(bench);
+  const { id, stage } = waiting;
   assertEquals(stage, "data_waits");
   await bench.write("UPDATE items SET price = 450 WHERE id = 2");
   const { engine } = bench.broker;
-  await engine.push(id, { decide: { prefer: "ours" } });
+  await engine.push(id, decided(waiting, "ours"));
   const left = await bench.broker.reaches(id);
   assertEquals([left.stage, (await bench.rows())[1]], ["data_waits", [2, "coffee", 450]], left.reason);
   assertStringIncludes(left.reason!, "no longer in conflict is what was to stay");
@@ -88,14 +89,48 @@ Deno.test("a decision for data that waits names the value that was read, and no 
   assertEquals([done.outcome, (await bench.rows())[1]], ["pushed", [2, "coffee", 500]], done.reason);
 });
 
+Deno.test("a push decides what was read, and never what a later round has found", async () => {
+  await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt"), proxy: true });
+  const read = await conflictAtTheLast(bench);
+  const { id } = read;
+  const { engine } = bench.broker;
+  // As a round does by itself.
+  const round = async (sql: string) => {
+    await bench.write(sql);
+    await engine.push(id);
+    return await bench.broker.reaches(id, "data_waits");
+  };
+  const same = await round("INSERT INTO items VALUES (8, 'malt', 80)");
+  // The base stands elsewhere, and what was read is what is in conflict.
+  assertEquals(decided(same, "theirs"), decided(read, "theirs"));
+  const later = await round("INSERT INTO items VALUES (4, 'maca', 1)");
+  assertEquals([later.stage, resultsOf(later)[0]?.conflicts?.total], ["data_waits", 2], later.reason);
+  for (const prefer of ["ours", "theirs"] as const) {
+    await assertRejects(() => engine.push(id, decided(read, prefer)), TaskdError, "is not what was read any more");
+    await assertRejects(
+      () => engine.push(id, { decide: { prefer } }),
+      TaskdError,
+      "not said which conflicts were read",
+    );
+  }
+  const blind = { ...COFFEE, take: "theirs" } as const;
+  await assertRejects(() => engine.push(id, { decide: { resolve: [blind] } }), TaskdError, "not said which");
+  assertEquals(engine.tasks.read(id).stage, "data_waits");
+  await engine.push(id, decided(later, "ours"));
+  const done = await bench.broker.reaches(id, "data_waits");
+  const left = await bench.rows("main", "SELECT * FROM items WHERE id IN (2, 4)");
+  assertEquals([done.outcome, left], ["pushed", [[2, "coffee", 460], [4, "maca", 1]]], done.reason);
+});
+
 Deno.test("what is decided at the gate counts, and nothing that was decided before it came there", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE]), proxy: true });
-  const { id, stage, evidence } = await conflictAtTheLast(bench);
-  assertEquals([stage, resultsOf({ evidence })[0]?.conflicts?.total], ["push_failed", 1]);
+  const waiting = await conflictAtTheLast(bench);
+  const { id, stage } = waiting;
+  assertEquals([stage, resultsOf(waiting)[0]?.conflicts?.total], ["push_failed", 1]);
   const { engine } = bench.broker;
   // Something else is in conflict by the next round.
   await bench.write("INSERT INTO items VALUES (4, 'maca', 1)");
-  await engine.push(id, { decide: { prefer: "theirs" } });
+  await engine.push(id, decided(waiting, "theirs"));
   const back = await bench.broker.reaches(id, "awaiting_approval", "push_failed");
   assertEquals([back.stage, back.gate!.conflicts?.[0]?.total, back.decisions], ["awaiting_approval", 2, undefined]);
   const done = await bench.approve(back, "awaiting_approval", { prefer: "ours" });

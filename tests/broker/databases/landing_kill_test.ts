@@ -8,7 +8,7 @@ import type { Row } from "../../../broker/task/rows.ts";
 import { scaledTest, shortened } from "../../support/long.ts";
 import { writeProgram } from "../../support/programs.ts";
 import { BrokerProcess } from "../engine/broker_process.ts";
-import { agentDoes, DataBench, RAISE, resultsOf } from "./_bench.ts";
+import { agentDoes, DataBench, decided, RAISE, resultsOf } from "./_bench.ts";
 import { lands } from "./_store_proxy.ts";
 
 /** A moment of a landing: a row is on the disk, the remote is about to take the push or has, the store likewise. */
@@ -94,7 +94,7 @@ async function killedAt(base: Base, moment: Moment): Promise<void> {
   let end = await bench.broker.reaches(id, "awaiting_approval", "push_failed", "data_waits");
   if (base === "in conflict") {
     assertEquals([end.stage, resultsOf(end)[0]?.conflicts?.total], ["data_waits", 1], end.reason);
-    assertStringIncludes(end.reason!, `taskd push ${id.slice(0, 12)}`);
+    assertStringIncludes(end.reason!, `to decide: taskd review ${id.slice(0, 12)}`);
     assertEquals((await bench.broker.branches()).get(`agent/${id}`), end.pushed!.commit);
     // So after one more start.
     await bench.broker.broker.stop();
@@ -102,10 +102,7 @@ async function killedAt(base: Base, moment: Moment): Promise<void> {
     ({ engine } = bench.broker);
     end = await bench.broker.reaches(id, "awaiting_approval", "push_failed", "data_waits");
     assertEquals(end.stage, "data_waits", end.reason);
-    const ours = { price: 460 };
-    await engine.push(id, {
-      decide: { resolve: [{ table: "items", key: { id: 2 }, column: "price", take: "theirs", ours }] },
-    });
+    await engine.push(id, decided(end, "theirs"));
     end = await bench.broker.reaches(id, "push_failed", "data_waits");
   }
   assertEquals([end.outcome, resultsOf(end)[0]?.result], ["pushed", "promoted"], end.reason);

@@ -6,7 +6,7 @@ import type { Client } from "../../../lib/client/client.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { longTest, scaledTest, shortened } from "../../support/long.ts";
 import { until } from "../engine/bench.ts";
-import { agentDoes, DataBench, RAISE, resultsOf, SHOP, sqlite } from "./_bench.ts";
+import { agentDoes, DataBench, decided, RAISE, resultsOf, SHOP, sqlite } from "./_bench.ts";
 import { lands } from "./_store_proxy.ts";
 
 const SHOPPED = [[1, "tea", 300], [2, "coffee", 450], [3, "cocoa", 400]];
@@ -148,11 +148,11 @@ Deno.test("a conflict that arises between push and data waits, is decided, and t
   const { engine } = bench.broker;
   const [result] = resultsOf(left);
   assertEquals([result?.result, result?.conflicts?.conflicts[0]?.ours], ["kept", { price: 460 }]);
-  assertStringIncludes(left.reason!, `decide: taskd push ${waiting.id.slice(0, 12)} --prefer ours|theirs`);
+  assertStringIncludes(left.reason!, `to decide: taskd review ${waiting.id.slice(0, 12)}`);
   await engine.push(waiting.id);
   assertEquals((await bench.broker.reaches(waiting.id)).stage, "data_waits");
   const by = { via: "command line", who: "ada" } as const;
-  await engine.push(waiting.id, { decide: { prefer: "theirs" }, by });
+  await engine.push(waiting.id, { ...decided(left, "theirs"), by });
   const done = await bench.broker.reaches(waiting.id, "done");
   assertEquals([done.outcome, await bench.rows()], ["pushed", [...MERGED, MILK]], done.reason);
   assertEquals([done.push_asked?.by, done.decisions?.[0]?.take], [by, "theirs"]);

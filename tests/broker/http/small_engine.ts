@@ -3,7 +3,7 @@
  */
 
 import { openConflicts } from "../../../broker/databases/evidence.ts";
-import { decide, type PushRequest } from "../../../broker/task/decisions.ts";
+import { decideAsRead, type PushRequest } from "../../../broker/task/decisions.ts";
 import { buildBrief } from "../../../broker/task/brief.ts";
 import type { BrokerEngine } from "../../../broker/api/engine.ts";
 import {
@@ -158,12 +158,12 @@ export class SmallEngine implements BrokerEngine {
     await this.#task(id).deny(reason, by);
   }
 
-  async push(id: string, { decide: request, by }: PushRequest = {}): Promise<void> {
+  async push(id: string, { by, ...request }: PushRequest = {}): Promise<void> {
     this.#note("push", id);
     const task = this.#task(id);
     const { stage } = task.record;
     if (!isWaiting(stage)) throw new TaskdError("wrong_state", `It is in ${stage}`);
-    const decisions = decide(openConflicts(task.record), request);
+    const decisions = decideAsRead(openConflicts(task.record), request);
     await task.move({ from: stage, to: "pushing", reason: "a person asked for it", decisions, ...(by && { by }) });
   }
 
