@@ -54,7 +54,7 @@ export const review = brokerCommand({
     if (stray !== undefined) throw new TaskdError("not_found", `The change has no rows in a table ${stray}`);
     const tables = args.on("all") ? all : all.filter(({ table }) => named.includes(table));
     if (io.json && tables.length > 0) {
-      io.outJson({ ok: true, ...change, bases: notes, conflicts, approve_command, decide_command });
+      io.outJson({ ok: true, ...change, bases: notes, conflicts, decide_command, approve_command });
       for (const { database, table, ...of } of tables) {
         const show = (row: object) => io.outJson({ database, table, ...row });
         const gone = await showRows(broker, task, { database, table, ...of }, show);
@@ -62,7 +62,7 @@ export const review = brokerCommand({
       }
       return undefined;
     }
-    if (io.json) return { ...change, bases: notes, conflicts, approve_command, decide_command };
+    if (io.json) return { ...change, bases: notes, conflicts, decide_command, approve_command };
     io.styled(knownText(change));
     for (const line of await conflictText(task, conflicts, io.columns)) io.styled(line);
     for (const note of notes) io.styled(`since then: ${sanitizeLine(note)}`);

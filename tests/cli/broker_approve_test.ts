@@ -520,10 +520,10 @@ Deno.test("conflicts of data that waits: review lists them and ends with the pus
   assertEquals((await host.json(["push", id, "--prefer", "theirs"], 1)).code, "invalid_request");
   assertEquals((await host.json(["push", id, "--conflicts", "1234"], 2)).code, "usage");
   // Another round has found another value.
-  host.engine.landing = waits(470);
+  host.engine.round = waits(470);
   assertEquals((await host.taskd("push", id)).code, 4);
   assertEquals((await host.json(decide, 1)).code, "conflict");
-  host.engine.landing = toPushed;
+  host.engine.round = toPushed;
   const again = String((await host.json(["review", id])).decide_command).split(" ").slice(1);
   assertEquals((await host.taskd(...again, "--prefer", "theirs")).code, 0);
   assertEquals(host.engine.tasks.read(id).decisions, [{ db: "shop", ...place, take: "theirs", ours: { price: 470 } }]);

@@ -19,6 +19,8 @@ import {
 import type { SpendFigures, SubmitRequest, TaskRecord, TrustBrief } from "../../../broker/task/schema.ts";
 import { buildBrief } from "../../../broker/task/brief.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
+import { openConflicts } from "../../../broker/databases/evidence.ts";
+import { decideAsRead, type PushRequest } from "../../../broker/task/decisions.ts";
 import { type Decider, isWaiting } from "../../../broker/task/stages.ts";
 import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
@@ -184,11 +186,12 @@ export class ScriptedEngine implements BrokerEngine {
     this.ended.push({ id, how: "deny", reason });
   }
 
-  async push(id: string): Promise<void> {
+  async push(id: string, request: PushRequest = {}): Promise<void> {
     const task = await this.tasks.reopen(id);
     const { stage } = task.record;
     if (!isWaiting(stage)) throw new TaskdError("wrong_state", `Cannot push the task: it is in ${stage}`);
-    await task.move({ from: stage, to: "pushing", reason: "a person asked for it" });
+    const decisions = decideAsRead(openConflicts(task.record), request);
+    await task.move({ from: stage, to: "pushing", reason: "a person asked for it", decisions });
     this.running.push(this.round(task, this));
   }
 
