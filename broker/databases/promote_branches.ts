@@ -47,8 +47,13 @@ export interface Obstacle {
   reason: string;
   /** Present when decisions are all that is missing. */
   conflicts?: DatabaseConflicts[];
-  /** One of the databases has its change: an earlier round was cut off, or a person has merged it. */
-  landed: boolean;
+  /** Databases that have their change: an earlier round was cut off, or a person has merged it. */
+  landed: string[];
+}
+
+/** Whether the base has all of the change, though this round has not brought it. */
+function isThere(found: Inspection): boolean {
+  return found.kind === "promoted" || found.kind === "mergeable" && found.is_there;
 }
 
 /**
@@ -85,8 +90,9 @@ export async function promoteDatabases(
       const results: DatabaseResult[] = [...done];
       for (const [index, candidate] of candidates.entries()) {
         const found = inspections[index]!;
-        if (found.kind === "promoted") results.push(resultOf(candidate, { result: "promoted" }));
-        else if (obstacle === undefined) results.push(await land(client, candidate, found, approved));
+        if (found.kind === "promoted" || obstacle !== undefined && isThere(found)) {
+          results.push(resultOf(candidate, { result: "promoted" }));
+        } else if (obstacle === undefined) results.push(await land(client, candidate, found, approved));
         else {
           results.push(
             found.kind === "kept"
@@ -129,12 +135,14 @@ export async function landingObstacle(access: StoreAccess, approved: Approved): 
   return await withStore(access, { attempted, timeout_ms: PROMOTE_MS }, async (client) => {
     const inspections = await inspectAll(client, candidates, approved);
     const obstacles = inspections.filter((found) => found.kind === "kept");
-    const other = obstacles.find(({ conflicts }) => conflicts === undefined);
-    if (other !== undefined) return { reason: other.reason, landed: false };
     if (obstacles.length === 0) return undefined;
+    const landed = [
+      ...approved.known.filter(({ result }) => result === "promoted"),
+      ...candidates.filter((_, index) => isThere(inspections[index]!)).map(({ change }) => change),
+    ].map(({ db, base }) => `${db}@${base}`);
+    const other = obstacles.find(({ conflicts }) => conflicts === undefined);
+    if (other !== undefined) return { reason: other.reason, landed };
     const reason = obstacles.map((one) => one.reason).join("; ");
-    const landed = approved.known.some(({ result }) => result === "promoted") ||
-      inspections.some((found) => found.kind === "promoted" || found.kind === "mergeable" && found.is_there);
     return { reason, landed, conflicts: boundedConflicts(obstacles.flatMap(({ conflicts }) => conflicts ?? [])) };
   });
 }

@@ -170,8 +170,11 @@ export async function requireLandable(
   if (obstacle === undefined) return undefined;
   const { reason, conflicts, landed } = obstacle;
   // Half of it is there: what became of the rest is in the results of this round.
-  if (landed && isDataOnly(record)) return undefined;
-  const nothing = `Nothing has landed, neither code nor data: ${reason}`;
+  if (landed.length > 0 && isDataOnly(record)) return undefined;
+  const nothing = landed.length === 0
+    ? `Nothing has landed, neither code nor data: ${reason}`
+    : `${landed.join(" and ")} ${landed.length === 1 ? "has" : "have"} the change already; nothing else has landed, ` +
+      `neither code nor data: ${reason}`;
   // What a gate of 0.1.0 has asked for cannot be bound to what is decided now.
   if (conflicts !== undefined && record.gate?.binding !== undefined) return { reason: nothing, conflicts };
   throw new TaskdError("conflict", nothing);

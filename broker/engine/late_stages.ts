@@ -9,7 +9,7 @@ import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
 import { KeyedMutex } from "../../lib/keyed_mutex.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
-import { decideAsRead, type PushRequest } from "../task/decisions.ts";
+import { decideAsRead, type PushRequest, readDigest } from "../task/decisions.ts";
 import type { Decision } from "../task/database_schema.ts";
 import { approvalMove, type ApprovalRequest, denialMove, standing } from "../task/approval.ts";
 import type { TaskRecord } from "../task/schema.ts";
@@ -73,9 +73,12 @@ export class LateStages {
 
   /**
    * Rounds for a task in `pushing` until its change has landed, or waits for a person: a round that failed is followed
-   * by another one after a while, for `push_retry_for` in all.
+   * by another one after a while, for `push_retry_for` in all. People are told when it comes to wait, and again when it
+   * waits for something else.
+   *
+   * @param told What they were told before.
    */
-  async #land(task: Task): Promise<void> {
+  async #land(task: Task, told?: string): Promise<void> {
     const { clock, resolved: { settings }, notify } = this.#deps;
     const begun_ms = clock.monotonic();
     for (let pause_ms = FIRST_PAUSE_MS;; pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS)) {
@@ -87,9 +90,9 @@ export class LateStages {
         return await this.keepGate(task);
       }
       if (!isWaiting(stage)) return await this.settle(task);
-      if (pause_ms === FIRST_PAUSE_MS && !this.#shared.over.aborted) {
-        notify?.({ task_id: task.id, repo, instruction, stage });
-      }
+      const news = newsOf(task.record);
+      if (news !== told && !this.#shared.over.aborted) notify?.({ task_id: task.id, repo, instruction, stage });
+      told = news;
       const left_ms = settings.push_retry_for - (clock.monotonic() - begun_ms);
       if (settings.push_max_retries === 0 || left_ms < pause_ms) return;
       if (!await this.#pause(task, pause_ms)) return;
@@ -225,11 +228,12 @@ export class LateStages {
 
   async #landAgain(task: Task): Promise<void> {
     const { stage } = task.record;
+    const told = isWaiting(stage) ? newsOf(task.record) : undefined;
     if (isWaiting(stage)) {
       const { push_max_retries } = this.#deps.resolved.settings;
       if (push_max_retries === 0 || !await this.#begin(task, stage, "the broker started")) return;
     }
-    this.#shared.background.go(() => this.#land(task));
+    this.#shared.background.go(() => this.#land(task, told));
   }
 
   async #restoreStage(task: Task, unpushed: Task[]): Promise<void> {
@@ -298,6 +302,11 @@ export class LateStages {
     this.#pausing.get(id)?.abort();
     await this.settle(task);
   }
+}
+
+/** What a task waits for, as far as a person has to do something else for it. */
+function newsOf(record: TaskRecord): string {
+  return `${record.stage} ${readDigest(openConflicts(record))}`;
 }
 
 /** The end of a task that a person ends while it waits; of what could not land, the reason stays. */

@@ -16,8 +16,8 @@ import type { Task } from "../task/task.ts";
 import { conflictsDigest } from "../task/binding.ts";
 import { boundTo, requireBoundCommit } from "./bind.ts";
 import { commitMessage, withDigest } from "./change_text.ts";
-import { isDataOnly, noteLanding, promoteData, requireLandable, type ToDecide } from "./database_stages.ts";
-import { changeOf, stagedOf } from "./trace_evidence.ts";
+import { isDataOnly, landsIn, noteLanding, promoteData, requireLandable, type ToDecide } from "./database_stages.ts";
+import { ARRIVED, changeOf, pushedOf, stagedOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { reachRepo } from "./repo_address.ts";
 import { endOrphanedPush, stagedProblem } from "./restore.ts";
@@ -31,7 +31,7 @@ import { openPullRequest } from "./pull_request.ts";
  * @returns The move that follows; it is not made yet. Whatever fails, the change is kept and waits.
  */
 export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> {
-  let { pushed } = task.record;
+  let pushed = pushedOf(task.record);
   try {
     const data_only = isDataOnly(task.record);
     if (!data_only) pushed ??= await arrivedBefore(deps, task);
@@ -41,6 +41,7 @@ export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> 
     }
     await noteLanding(task);
     if (!data_only) pushed ??= await push(deps, task);
+    await noteArrival(task, pushed);
     const results = await promoteData(deps, task);
     const data_note = resultsText(results);
     if (results.some(({ result }) => result !== "promoted")) return waits(data_note, pushed);
@@ -59,6 +60,13 @@ export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> 
     }
     return waits(messageWithHint(error), pushed);
   }
+}
+
+/** Before the data lands, which may take long: by then the branch may be merged and gone, or the code host away. */
+async function noteArrival(task: Task, pushed: Pushed | undefined): Promise<void> {
+  const { record } = task;
+  if (pushed === undefined || landsIn(record).length === 0 || pushedOf(record) !== undefined) return;
+  await task.append({ type: "evidence", name: ARRIVED, value: { ...pushed } });
 }
 
 /** What would land is not what was approved, until a person has decided: the gate has a digest of its own again. */

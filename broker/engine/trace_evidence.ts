@@ -4,6 +4,7 @@
  */
 
 import * as v from "valibot";
+import { PUSHED, type Pushed } from "../task/stages.ts";
 import { REFUSED_EGRESS, type RefusedEgress, type TaskRecord } from "../task/schema.ts";
 import { OID, SHA256 } from "../task/value_schemas.ts";
 
@@ -32,6 +33,14 @@ export function stagedOf(record: TaskRecord): Staged | undefined {
 /** What the agent did; undefined before it was collected. */
 export function changeOf(record: TaskRecord): Change | undefined {
   return read(CHANGE_SCHEMA, record.evidence.change);
+}
+
+/** The name of what the code host was seen to have while the data had still to land. */
+export const ARRIVED = "arrived";
+
+/** What was pushed, as far as a row says it: a broker that is killed before the data has landed need not ask again. */
+export function pushedOf(record: TaskRecord): Pushed | undefined {
+  return record.pushed ?? read(PUSHED, record.evidence[ARRIVED]);
 }
 
 /** Whether the gate's digest is of nothing that the trace has. */

@@ -91,15 +91,37 @@ function landed(record: TaskRecord, binding: Binding, approval: NonNullable<Task
     const commit = commitId({ tree, base_commit: base.commit, message, at_ms: Date.parse(at) });
     checks.push(held("commit", commit === pushed.commit, `${pushed.commit} with the tree ${tree}`));
   }
-  const promoted = resultsOf(record).filter(({ result }) => result === "promoted");
-  if (promoted.length > 0) {
-    const points = binding.databases.flatMap(({ db, base, result }) =>
-      result === null ? [] : `${db}@${base} at transaction ${result.txid}`
-    );
-    checks.push(held("data", isBoundData(record) && promoted.length === points.length, points.join(", ")));
-  }
+  const data = dataCheck(record, binding);
+  if (data !== undefined) checks.push(data);
   return checks;
 }
+
+/** Of data that has landed, or was to: each approved database, and whether it has its change. */
+function dataCheck(record: TaskRecord, binding: Binding): Check | undefined {
+  const results = resultsOf(record);
+  const approved = binding.databases.filter(({ result }) => result !== null);
+  if (approved.length === 0 || results.length === 0) return undefined;
+  const standings = approved.map(({ db, base, result }) => {
+    const { result: standing = "unknown" } = results.find((one) => one.db === db) ?? {};
+    return { address: `${db}@${base}`, result: standing, txid: result!.txid } as const;
+  });
+  const detail = standings.map(({ address, result, txid }) => {
+    return result === "promoted"
+      ? `${address} at transaction ${txid}`
+      : `${address} does not have it, ${WORDS[result]}`;
+  }).join(", ");
+  // A task that is over has brought all that no one has given up.
+  const over = record.outcome === "pushed" || record.outcome === "promoted";
+  const strays = results.some(({ db, result }) => result === "promoted" && !approved.some((one) => one.db === db));
+  const whole = !strays && !(over && standings.some(({ result }) => result === "unknown"));
+  return held("data", whole && isBoundData(record), detail);
+}
+
+const WORDS = {
+  kept: "it waits",
+  given_up: "it was given up",
+  unknown: "and the record does not say why",
+} as const;
 
 function isBoundData(record: TaskRecord): boolean {
   try {
