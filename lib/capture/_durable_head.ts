@@ -12,6 +12,7 @@ import { pointIn, type StoreContext } from "../store/context.ts";
 import type { Chain } from "../store/chain.ts";
 import type { Lease } from "../store/lease.ts";
 import type { Txid } from "../store/names.ts";
+import type { Ref } from "../store/ref.ts";
 import { assertGrowth } from "../store/object_file.ts";
 import { type Head, type StoredObject, writeSegment, writeSnapshot } from "../store/objects.ts";
 import { keepContent } from "../store/ops/keep.ts";
@@ -67,6 +68,8 @@ export class DurableHead {
   readonly #onKept: (branch: string, pgno: number) => void;
   /** Bytes of the log that had been read when the head was. */
   #stored_bytes = 0;
+  /** What the ref says of the next head. */
+  #note: ((ref: Ref) => Ref) | undefined;
 
   constructor({ context, lease, tail, checkout, head, chain, boot, onKept }: DurableHeadOptions) {
     this.#context = context;
@@ -95,6 +98,20 @@ export class DurableHead {
   async content(): Promise<string | undefined> {
     const known = this.#checksums;
     return known && await contentOf({ page_size: this.#tail.page_size, page_count: known.page_count }, known);
+  }
+
+  /**
+   * Has the write of the next head note something in the ref, too: both are there, or neither. `change` may be called of
+   * a ref that has it.
+   */
+  noteWithNext(change: (ref: Ref) => Ref): void {
+    this.#note = change;
+  }
+
+  /** Notes now what no new head was written for. */
+  async writeNote(): Promise<void> {
+    if (this.#note !== undefined) await this.#lease.write(this.#note);
+    this.#note = undefined;
   }
 
   /** The place in the log that the head is recorded to reach. */
@@ -274,9 +291,11 @@ export class DurableHead {
       ...(main === undefined ? {} : { main, whole }),
     };
     const touched_at = new Date(this.#context.clock.now()).toISOString();
+    const note = this.#note ?? ((ref: Ref) => ref);
     await this.#lease.write((ref) =>
-      ref.txid === txid && ref.digest === digest ? undefined : { ...ref, txid, digest, captured, touched_at }
+      ref.txid === txid && ref.digest === digest ? undefined : note({ ...ref, txid, digest, captured, touched_at })
     );
+    this.#note = undefined;
     this.#head = head;
     this.#recorded = mark;
   }

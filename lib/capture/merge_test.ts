@@ -67,6 +67,29 @@ Deno.test("a merge begins where the last one ended, in either direction, and onc
     assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:back,3:mended");
   }));
 
+Deno.test("a store that has what a merge brought has its record, wherever the daemon is killed", async () => {
+  const found = new Set<string>();
+  for (let last = 0; !found.has("done"); last++) {
+    await shop(async (scene) => {
+      await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");
+      const { txid } = await scene.store.status(MAIN);
+      let writes = 0;
+      // As if nothing ran any more after so many writes.
+      scene.plan = ({ method }) =>
+        ["put", "create", "replace", "delete"].includes(method) && ++writes > last
+          ? { kind: "before", code: "denied" }
+          : undefined;
+      const done = await merge(scene).then(({ merged }) => merged, () => false);
+      scene.plan = () => undefined;
+      const { ref } = await scene.store.context.refs.read("app", "main");
+      const has = ref.txid > txid;
+      assertEquals([ref.merges?.length ?? 0, ref.merges?.[0]?.onto.txid], has ? [1, ref.txid] : [0, undefined]);
+      found.add(done ? "done" : has ? "stored" : "cut off");
+    });
+  }
+  assertEquals([...found].sort(), ["cut off", "done", "stored"]);
+});
+
 Deno.test("a conflict leaves the branch as it was, and is decided by what is said of it", () =>
   shop(async (scene) => {
     await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");

@@ -216,7 +216,8 @@ export class CaptureSession {
   /**
    * Runs a transaction of this process's own on the checkout, and stores it: no flush begins while it runs.
    *
-   * @param record What is then written into the branch's ref; nothing when undefined.
+   * @param record What the branch's ref then says, written with the head that has the transaction: so it is known of each
+   * that is stored. Nothing when undefined.
    */
   change<T>(
     work: (checkout: string) => Promise<T>,
@@ -225,9 +226,10 @@ export class CaptureSession {
     return this.#serial.run(async () => {
       await this.#flush("manual");
       const result = await work(this.checkout);
+      const note = record(result);
+      if (note !== undefined) this.#durable.noteWithNext(note);
       await this.#flush("manual");
-      const write = record(result);
-      if (write !== undefined) await this.#lease.write(write);
+      await this.#durable.writeNote();
       return result;
     });
   }

@@ -7,6 +7,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Row } from "../../../broker/task/rows.ts";
 import { scaledTest, shortened } from "../../support/long.ts";
 import { writeProgram } from "../../support/programs.ts";
+import { plainGit } from "../git/bench.ts";
 import { BrokerProcess } from "../engine/broker_process.ts";
 import { agentDoes, DataBench, decided, RAISE, resultsOf } from "./_bench.ts";
 import { lands } from "./_store_proxy.ts";
@@ -25,6 +26,8 @@ const PUSHING: readonly Moment[] = [
   { remote: "takes it later" },
   { remote: "has taken it" },
 ];
+/** The branch is merged by a person and deleted before the next broker starts. */
+const ARRIVED: Moment = { row: { type: "evidence", name: "arrived" } };
 const LANDING: readonly Moment[] = [
   { store: "before" },
   { store: "after" },
@@ -37,7 +40,7 @@ const WAITS: Moment = { row: { type: "stage", to: "data_waits" } as Partial<Row>
 type Base = "still" | "moved" | "in conflict";
 
 const CASES: [Base, Moment][] = [
-  ...[...PUSHING, ...LANDING, DONE].map((moment): [Base, Moment] => ["still", moment]),
+  ...[...PUSHING, ARRIVED, ...LANDING, DONE].map((moment): [Base, Moment] => ["still", moment]),
   ...[...LANDING, DONE].map((moment): [Base, Moment] => ["moved", moment]),
   ...[...LANDING, WAITS].map((moment): [Base, Moment] => ["in conflict", moment]),
 ];
@@ -85,6 +88,7 @@ async function killedAt(base: Base, moment: Moment): Promise<void> {
     await broker.died();
   }
   bench.proxy.onStep = () => {};
+  if (moment === ARRIVED) await plainGit(bench.broker.git.origin, "update-ref", "-d", `refs/heads/agent/${id}`);
   for (const hook of ["pre-receive", "post-receive"]) await Deno.remove(`${hooks}/${hook}`).catch(() => {});
   // An application that goes back to what it had: what landed a second time would show.
   const landed = (await bench.rows()).some((row) => (row as unknown[])[0] === 4);
@@ -107,7 +111,7 @@ async function killedAt(base: Base, moment: Moment): Promise<void> {
   }
   assertEquals([end.outcome, resultsOf(end)[0]?.result], ["pushed", "promoted"], end.reason);
   const pushed = [...(await bench.broker.branches())].filter(([name]) => name.startsWith("agent/"));
-  assertEquals(pushed, [[`agent/${id}`, end.pushed!.commit]]);
+  assertEquals(pushed, moment === ARRIVED ? [] : [[`agent/${id}`, end.pushed!.commit]]);
   const milk = base === "still" ? [] : [[9, "milk", 100]];
   const changed = landed
     ? [[2, "coffee", 450], [3, "cocoa", 400]]
