@@ -11,7 +11,7 @@ import { GROUPINGS } from "../task/stats_schema.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call, Query } from "./call.ts";
 import type { ReadBody } from "./route.ts";
-import { RequestRefused } from "./statuses.ts";
+import { RequestRefused } from "../../lib/http/request_refused.ts";
 
 export const STATS_QUERY = {
   since: v.pipe(v.string(), v.isoTimestamp("must be a time in ISO 8601")),

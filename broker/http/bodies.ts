@@ -8,12 +8,13 @@ import type { Clock } from "../../lib/clock.ts";
 import { withDeadline } from "../../lib/deadline.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { readBounded } from "../../lib/http/body.ts";
+import { requireJsonType } from "../../lib/http/browser_guard.ts";
 import type { RequestConnection } from "../../lib/http/node_messages.ts";
+import { RequestRefused } from "../../lib/http/request_refused.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { InvalidJson, parseStrictJson } from "../../lib/text/strict_json.ts";
 import { MAX_BODY_BYTES } from "../api/wire.ts";
-import { RequestRefused } from "./statuses.ts";
 
 export type BodySchema = v.StrictObjectSchema<v.ObjectEntries, undefined>;
 
@@ -35,16 +36,9 @@ export async function readBody<S extends BodySchema>(
   schema: S,
   options: ReadOptions,
 ): Promise<v.InferOutput<S>> {
-  const type = request.headers.get("content-type");
   const bytes = await readBytes(request, options);
   if (bytes.length === 0 && options.optional === true) return parsed({}, schema);
-  if (!/^application\/json *(?:; *charset="?utf-8"? *)?$/i.test(type?.trim() ?? "")) {
-    throw new RequestRefused(415, "invalid_request", "Cannot take the body: its type is not application/json");
-  }
-  const encoding = request.headers.get("content-encoding") ?? "identity";
-  if (encoding !== "identity") {
-    throw new RequestRefused(415, "invalid_request", "Cannot take the body: it is packed", { hint: "Send it plain" });
-  }
+  requireJsonType(request);
   return parsed(parseStrict(bytes), schema);
 }
 

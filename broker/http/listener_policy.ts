@@ -10,80 +10,20 @@
  * - The listener of the web pages also asks for the token of this boot.
  */
 
-import { TaskdError } from "../../lib/errors.ts";
-import { hostPort, type HttpAddress, isLoopback } from "../../lib/http/address.ts";
+import { isLoopback } from "../../lib/http/address.ts";
 import type { BearerCheck } from "../../lib/http/bearer.ts";
-import { classifyAddress, parseAddress } from "../egress/address_class.ts";
-import { RequestRefused } from "./statuses.ts";
+import type { HostRule } from "../../lib/http/browser_guard.ts";
+import { RequestRefused } from "../../lib/http/request_refused.ts";
 import { SOCKET_HOST } from "../api/socket_host.ts";
 
 /** A listener, as far as it decides who may come in. */
 export type ListenerPolicy =
-  | { kind: "socket" }
-  | {
-    kind: "addr";
-    hosts: ReadonlySet<string>;
-    /** The port, where the listener has every address of the machine, which come and go. */
-    every_address_port?: number;
-  }
-  | { kind: "ui"; hosts: ReadonlySet<string>; token: BearerCheck };
+  | { kind: "socket"; host: HostRule }
+  | { kind: "addr"; host: HostRule }
+  | { kind: "ui"; host: HostRule; token: BearerCheck };
 
-export function addrPolicy(real: Pick<HttpAddress, "hostname" | "port">): ListenerPolicy {
-  const every = parseAddress(real.hostname) !== undefined && classifyAddress(real.hostname) === "unspecified";
-  return { kind: "addr", hosts: hostsOf(real), ...(every ? { every_address_port: real.port } : {}) };
-}
-
-export function hostsOf({ hostname, port }: Pick<HttpAddress, "hostname" | "port">): ReadonlySet<string> {
-  const names = ["localhost", "127.0.0.1", "::1", hostname];
-  const written = names.map((name) => hostPort({ hostname: name, port }).toLowerCase());
-  // Browsers leave out the port that is the scheme's own, and shorten the zeros of IPv6.
-  return new Set(written.flatMap((host) => [host, URL.parse(`http://${host}`)?.host ?? host]));
-}
-
-/**
- * Refuses a request that may not even ask whether something exists.
- *
- * @returns Its address, whose host need not be the one that the header names, and is checked as well.
- */
-export function checkRequest(request: Request, url: URL | null, listener: ListenerPolicy): URL {
-  const host = (request.headers.get("host") ?? "").toLowerCase();
-  checkHost(host, listener);
-  if (url === null) throw new TaskdError("invalid_request", "Cannot take the address: it is none");
-  checkHost(url.host, listener);
-  const origin = request.headers.get("origin");
-  if (origin !== null && (listener.kind === "socket" || origin.toLowerCase() !== `http://${host}`)) {
-    throw new RequestRefused(403, "denied", `Cannot answer a page of the origin ${quoted(origin)}`);
-  }
-  const site = request.headers.get("sec-fetch-site");
-  if (site !== null && (listener.kind === "socket" || (site !== "same-origin" && site !== "none"))) {
-    throw new RequestRefused(403, "denied", "Cannot answer a request that another site's page has made");
-  }
-  return url;
-}
-
-function checkHost(host: string, listener: ListenerPolicy): void {
-  if (listener.kind === "socket" ? isSocketHost(host) : listener.hosts.has(host) || isOwnAddress(host, listener)) {
-    return;
-  }
-  throw new RequestRefused(
-    403,
-    "denied",
-    `Cannot answer for the host ${quoted(host)}: it is not a name of this broker`,
-    {
-      hint: listener.kind === "socket"
-        ? "Use http://localhost/ as the base"
-        : `Use one of: ${[...listener.hosts].join(", ")}`,
-    },
-  );
-}
-
-/** An address is no name that could be rebound: a client that used it has connected to it. */
-function isOwnAddress(host: string, listener: ListenerPolicy): boolean {
-  if (listener.kind !== "addr" || listener.every_address_port === undefined) return false;
-  const [, address = "", port = "80"] = /^(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?$/.exec(host) ?? [];
-  return Number(port) === listener.every_address_port &&
-    parseAddress(address.replace(/^\[(.*)\]$/, "$1")) !== undefined;
-}
+/** The rule of the unix socket, which no page has as its origin. */
+export const SOCKET_RULE: HostRule = { isOwn: isSocketHost, pages: false, hint: "Use http://localhost/ as the base" };
 
 export function checkToken(request: Request, listener: ListenerPolicy): void {
   if (listener.kind !== "ui" || listener.token.accepts(request.headers.get("authorization"))) return;
@@ -115,8 +55,4 @@ function isLocalPeer(hostname: string): boolean {
 function isSocketHost(host: string): boolean {
   const name = host.replace(/:\d{1,5}$/, "");
   return name === SOCKET_HOST || isLoopback(name.replace(/^\[|\]$/g, "")) || /^[a-z0-9_-]+$/.test(name);
-}
-
-function quoted(text: string): string {
-  return JSON.stringify(text.slice(0, 200));
 }

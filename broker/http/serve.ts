@@ -11,17 +11,18 @@ import { stackOf, TaskdError } from "../../lib/errors.ts";
 import { hostPort, type HttpAddress, parseHttpAddress } from "../../lib/http/address.ts";
 import { BearerCheck } from "../../lib/http/bearer.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
+import { checkRequest, tcpHostRule } from "../../lib/http/browser_guard.ts";
 import { type RequestConnection, serveFetch } from "../../lib/http/node_messages.ts";
+import { RequestRefused } from "../../lib/http/request_refused.ts";
 import { BoundedServer } from "../../lib/http/server.ts";
 import { bindSocket } from "../../lib/unix_socket.ts";
 import type { BrokerEngine } from "../api/engine.ts";
-import { answer, COMMON_HEADERS, problem } from "./answers.ts";
+import { answer, problem } from "./answers.ts";
 import { Call } from "./call.ts";
-import { addrPolicy, checkAdmin, checkRequest, checkToken, hostsOf, type ListenerPolicy } from "./listener_policy.ts";
+import { checkAdmin, checkToken, type ListenerPolicy, SOCKET_RULE } from "./listener_policy.ts";
 import { isAdmin } from "./route.ts";
 import { findRoutes } from "./routes.ts";
 import { prepareSocketFolder } from "./socket_folder.ts";
-import { RequestRefused } from "./statuses.ts";
 
 /** Milliseconds for calls to end whose answers no client takes any more. */
 const LAST_CALLS_MS = 60_000;
@@ -106,19 +107,20 @@ class Listeners implements RunningHttp {
     if (addr !== undefined) {
       // The name as it was configured, with the port as it is: that is what a Host header has.
       const named = ({ port }: Deno.NetAddr) => ({ hostname: addr.hostname, port });
-      this.addr = hostPort(named(this.#server.listen(addr, LISTEN_HINT, (real) => addrPolicy(named(real)))));
+      const policyOf = (real: Deno.NetAddr) => ({ kind: "addr", host: tcpHostRule(named(real)) } as const);
+      this.addr = hostPort(named(this.#server.listen(addr, LISTEN_HINT, policyOf)));
     }
     const token = randomHex(options.random ?? systemRandom, 32);
     const ui = this.#server.listen(
       { hostname: "127.0.0.1", port: 0 },
       LISTEN_HINT,
-      (real) => ({ kind: "ui", hosts: hostsOf(real), token: new BearerCheck(token) }),
+      (real) => ({ kind: "ui", host: tcpHostRule(real), token: new BearerCheck(token) }),
     );
     this.ui_url = `http://127.0.0.1:${ui.port}/ui/`;
     this.#ui_url_with_token = `${this.ui_url}#token=${token}`;
     const { listener } = socket;
     const closable = { addr: listener.addr, accept: () => listener.accept(), close: () => socket.close() };
-    this.#server.over(closable, { kind: "socket" });
+    this.#server.over(closable, { kind: "socket", host: SOCKET_RULE });
   }
 
   stopAccepting(): void {
@@ -130,7 +132,7 @@ class Listeners implements RunningHttp {
   }
 
   async #answer(request: Request, connection: RequestConnection, listener: ListenerPolicy): Promise<Response> {
-    const { pathname, searchParams } = checkRequest(request, connection.url, listener);
+    const { pathname, searchParams } = checkRequest(request, connection.url, listener.host);
     if (listener.kind === "ui" && isPage(pathname)) return this.#page(request, pathname);
     checkToken(request, listener);
     const { routes, id } = findRoutes(pathname);
@@ -160,10 +162,6 @@ class Listeners implements RunningHttp {
     if (pathname === "/" || pathname === "/ui") return answer(null, { status: 302, location: "/ui/" });
     const page = this.#options.web?.(pathname);
     if (page === undefined) throw new TaskdError("not_found", "Cannot find the page: there is none of this path");
-    for (const [name, value] of Object.entries(COMMON_HEADERS)) {
-      // A page has a policy of its own, and may be kept.
-      if (!page.headers.has(name)) page.headers.set(name, value);
-    }
     return page;
   }
 

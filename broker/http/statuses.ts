@@ -4,7 +4,8 @@
  */
 
 import { isStatus, STATUS_TEXT } from "@std/http/status";
-import { asKnownError, type ErrorCode, TaskdError, type TaskdErrorOptions } from "../../lib/errors.ts";
+import { asKnownError, type ErrorCode } from "../../lib/errors.ts";
+import { RequestRefused } from "../../lib/http/request_refused.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { NotAcknowledged } from "../task/not_acknowledged.ts";
 import type { Problem } from "../api/wire.ts";
@@ -36,23 +37,6 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: numb
   timed_out: [503, 5],
   unavailable: [503, 5],
 };
-
-/** A request that is refused for what it is, whatever it asks for: its status is not its code's. */
-export class RequestRefused extends TaskdError {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-
-  constructor(
-    status: number,
-    code: ErrorCode,
-    detail: string,
-    options: TaskdErrorOptions & { headers?: Readonly<Record<string, string>> } = {},
-  ) {
-    super(code, detail, options);
-    this.status = status;
-    this.headers = options.headers ?? {};
-  }
-}
 
 /** The most characters of a detail; a path or a list of candidates is far below. */
 const MAX_DETAIL_CHARS = 4_096;

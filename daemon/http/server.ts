@@ -8,8 +8,10 @@ import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { stackOf, TaskdError } from "../../lib/errors.ts";
 import { hostPort, type HttpAddress } from "../../lib/http/address.ts";
 import { readBounded } from "../../lib/http/body.ts";
+import { checkRequest, type HostRule, requireJsonType, tcpHostRule } from "../../lib/http/browser_guard.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
 import { type RequestConnection, serveFetch } from "../../lib/http/node_messages.ts";
+import { RequestRefused } from "../../lib/http/request_refused.ts";
 import { BoundedServer } from "../../lib/http/server.ts";
 import { decodeRequest, failure } from "../../lib/protocol/codec.ts";
 import { decodeLine, MAX_LINE_BYTES } from "../../lib/protocol/lines.ts";
@@ -52,17 +54,18 @@ export interface HttpOptions {
 export class HttpServer {
   readonly #options: HttpOptions;
   readonly #profiler: Profiler;
-  readonly #server: BoundedServer<void>;
+  readonly #server: BoundedServer<HostRule>;
   /** `host:port` as it is. */
   readonly address: string;
 
   constructor(options: HttpOptions) {
     this.#options = options;
     this.#profiler = new Profiler(options.clock, options.threads);
-    this.#server = new BoundedServer({
+    this.#server = new BoundedServer<HostRule>({
       serve: serveFetch({
-        answer: (request, connection) => this.#route(request, connection),
+        answer: (request, connection, rule) => this.#route(request, connection, rule),
         failed: (error) => {
+          if (error instanceof RequestRefused) return refusal(error);
           options.log(`defect: http ${stackOf(error)}`);
           return problem(500, "internal", "The daemon has a defect; its log has the details");
         },
@@ -73,7 +76,9 @@ export class HttpServer {
       timeouts: options.timeouts,
     });
     const hint = "Choose another address, or port 0 for any free one";
-    this.address = hostPort(this.#server.listen(options.address, hint, () => {}));
+    const { hostname } = options.address;
+    const ruleOf = ({ port }: Deno.NetAddr) => tcpHostRule({ hostname, port });
+    this.address = hostPort(this.#server.listen(options.address, hint, ruleOf));
   }
 
   get connections(): number {
@@ -89,10 +94,9 @@ export class HttpServer {
     return this.#server.close(LAST_CALLS_MS);
   }
 
-  async #route(request: Request, connection: RequestConnection): Promise<Response> {
-    const { url, gone } = connection;
-    if (url === null) return problem(400, "invalid_request", "The request has no valid URL");
-    const { pathname, searchParams } = url;
+  async #route(request: Request, connection: RequestConnection, rule: HostRule): Promise<Response> {
+    const { gone } = connection;
+    const { pathname, searchParams } = checkRequest(request, connection.url, rule);
     if (pathname === "/healthz") {
       return await only(request, "GET", () => json(200, { ok: true, sessions: this.#options.sessionCount() }));
     }
@@ -130,18 +134,19 @@ export class HttpServer {
     connection.streaming();
     const { publisher, clock, random } = this.#options;
     return new Response(eventStream(publisher, clock, { prefix: randomHex(random, 4), more }), {
-      headers: { "content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no" },
+      headers: { "content-type": "text/event-stream", "x-accel-buffering": "no" },
     });
   }
 
   async #rpc(request: Request): Promise<Response> {
     const body = await readBounded(request, MAX_LINE_BYTES);
     if (!body) return problem(413, "too_large", `A request has at most ${MAX_LINE_BYTES} bytes`);
+    requireJsonType(request);
     const decoded = decodeRequest(decodeLine(body));
-    const refusal = (attempted: string, hint: string) =>
+    const refused = (attempted: string, hint: string) =>
       failure(decoded.id, new TaskdError("invalid_request", `Cannot ${attempted} over /rpc`, { hint }));
-    if (this.#options.dispatcher.subscription(decoded)) return json(400, refusal("subscribe", "Use GET /events"));
-    if (decoded.progress) return json(200, refusal("report progress", "Use the unix socket"));
+    if (this.#options.dispatcher.subscription(decoded)) return json(400, refused("subscribe", "Use GET /events"));
+    if (decoded.progress) return json(200, refused("report progress", "Use the unix socket"));
     return json(200, await this.#options.dispatcher.run(decoded));
   }
 
@@ -159,7 +164,6 @@ export class HttpServer {
       headers: {
         "content-type": "application/octet-stream",
         "content-disposition": `attachment; filename="${kind}.pb.gz"`,
-        "x-content-type-options": "nosniff",
       },
     });
   }
@@ -177,12 +181,15 @@ async function only(request: Request, method: string, answer: () => Response | P
   return problem(405, "invalid_request", `Use ${method}`, { allow: method });
 }
 
-function json(status: number, value: object): Response {
-  return new Response(`${JSON.stringify(value)}\n`, { status, headers: { "content-type": "application/json" } });
+function json(status: number, value: object, headers: Readonly<Record<string, string>> = {}): Response {
+  const type = { "content-type": "application/json" };
+  return new Response(`${JSON.stringify(value)}\n`, { status, headers: { ...type, ...headers } });
+}
+
+function refusal({ status, code, message, hint, headers }: RequestRefused): Response {
+  return json(status, { ok: false, code, error: message, ...(hint !== undefined && { hint }) }, headers);
 }
 
 function problem(status: number, code: string, error: string, headers: Record<string, string> = {}): Response {
-  const response = json(status, { ok: false, code, error });
-  for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
-  return response;
+  return json(status, { ok: false, code, error }, headers);
 }

@@ -3,6 +3,7 @@
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { GUARD_HEADERS } from "./browser_guard.ts";
 import type { ConnectionStream } from "./connection_stream.ts";
 
 /** How much of a body that is not used is read; a longer one ends its connection. */
@@ -38,7 +39,7 @@ export interface FetchOptions<Via> {
   failed: (error: unknown) => Response;
 }
 
-/** Serves requests as those of fetch. */
+/** Serves requests as those of fetch. Every answer has {@linkcode GUARD_HEADERS}. */
 export function serveFetch<Via>({ answer, failed }: FetchOptions<Via>): (exchange: HttpExchange<Via>) => Promise<void> {
   return async ({ incoming, outgoing, stream, via, ending }) => {
     const last = () => void (outgoing.shouldKeepAlive = false);
@@ -49,6 +50,9 @@ export function serveFetch<Via>({ answer, failed }: FetchOptions<Via>): (exchang
       return await answer(request, { url, peer, gone, streaming: () => stream.streaming(), last }, via);
     };
     const response = await answered().catch(failed);
+    for (const [name, value] of Object.entries(GUARD_HEADERS)) {
+      if (!response.headers.has(name)) response.headers.set(name, value);
+    }
     // What was not read of a request stands in the way of the next one.
     if (outgoing.shouldKeepAlive && !await drain(incoming)) last();
     stream.bodyDone();

@@ -1,5 +1,6 @@
 /** Promises of the listeners: who may ask the broker, and what it takes. */
 
+import { tcpHostRule } from "../../lib/http/browser_guard.ts";
 import type { CommonPromise } from "./context.ts";
 import { FORWARDING_FIELDS, REMOTE_PEERS, strangeHosts, strangeOrigins, wrongBearers } from "./inputs/control.ts";
 import type { StagedBroker } from "./staged_broker.ts";
@@ -108,7 +109,7 @@ export const CONTROL_PROMISES: readonly CommonPromise[] = [
     promise: "/admin/* is for peers on this machine, and not by way of a proxy in between",
     attacks: "Addresses of other machines, mapped ones, every header by which a proxy names its client",
     async run(trial, context) {
-      const listener = { kind: "addr", hosts: new Set<string>() } as const;
+      const listener = { kind: "addr", host: tcpHostRule({ hostname: "127.0.0.1", port: 1 }) } as const;
       const lets = (hostname: string, headers: Record<string, string> = {}) => {
         try {
           const request = new Request("http://127.0.0.1:1/admin/pending", { headers });

@@ -1,8 +1,9 @@
 import { assert, assertEquals, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import type { BrokerClient } from "../../../broker/client/client.ts";
-import { checkAdmin, hostsOf } from "../../../broker/http/listener_policy.ts";
+import { checkAdmin } from "../../../broker/http/listener_policy.ts";
+import { tcpHostRule } from "../../../lib/http/browser_guard.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
-import { RequestRefused } from "../../../broker/http/statuses.ts";
+import { RequestRefused } from "../../../lib/http/request_refused.ts";
 import {
   FORWARDING_FIELDS,
   REMOTE_PEERS,
@@ -47,18 +48,6 @@ Deno.test("a listener's names are localhost, 127.0.0.1, [::1] and its own, with 
     }
     assert(broker.http.addr === `localhost:${port}`);
   }, { addr: "localhost:0" }));
-
-Deno.test("hostsOf() has each name as it is written and as browsers write it", () => {
-  const own = (hostname: string, port: number) => [...hostsOf({ hostname, port })].slice(3);
-  assertEquals([...hostsOf({ hostname: "Build.Local", port: 8080 })], [
-    "localhost:8080",
-    "127.0.0.1:8080",
-    "[::1]:8080",
-    "build.local:8080",
-  ]);
-  assertEquals(own("2001:DB8:0:0::1", 1), ["[2001:db8:0:0::1]:1", "[2001:db8::1]:1"]);
-  assertEquals([...hostsOf({ hostname: "127.0.0.1", port: 80 })].slice(0, 2), ["localhost:80", "localhost"]);
-});
 
 Deno.test("two Host headers, and none, are refused", () =>
   withBroker(async (broker) => {
@@ -252,7 +241,7 @@ Deno.test("the token is compared in constant time", async () => {
 // conformance: b5.admin b4.admin_unreachable
 Deno.test("/admin/* refuses peers of other machines and requests through a proxy", () => {
   const request = (headers: HeadersInit = {}) => new Request("http://127.0.0.1:1/admin/pending", { headers });
-  const listener = { kind: "addr", hosts: new Set<string>() } as const;
+  const listener = { kind: "addr", host: tcpHostRule({ hostname: "127.0.0.1", port: 1 }) } as const;
   const from = (hostname: string) => ({ transport: "tcp", hostname, port: 1 }) as const;
   for (const hostname of ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"]) {
     checkAdmin(request(), listener, from(hostname));
