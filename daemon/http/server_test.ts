@@ -8,14 +8,20 @@ import { Publisher } from "../publisher.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
 import { BearerToken } from "./auth.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
+import { GUARD_HEADERS } from "../../lib/http/browser_guard.ts";
+import { strangeHosts, strangeOrigins } from "../../tests/attacks/inputs/control.ts";
+import { headerOf, RawHttp } from "../../tests/support/raw_http.ts";
 import { HttpServer } from "./server.ts";
 import { longTest } from "../../tests/support/long.ts";
 
 const TOKEN = "a-token-of-enough-length";
+const JSON_TYPE = { "content-type": "application/json" };
 const BEARER = { authorization: `Bearer ${TOKEN}` };
 
 interface Harness extends AsyncDisposable {
   url: string;
+  /** What a Host header has. */
+  host: string;
   port: number;
   server: HttpServer;
   publisher: Publisher;
@@ -61,7 +67,8 @@ function start(
   });
   const port = Number(server.address.split(":")[1]);
   return {
-    url: `http://127.0.0.1:${port}`,
+    url: `http://${server.address}`,
+    host: server.address,
     port,
     server,
     publisher,
@@ -141,7 +148,8 @@ Deno.test("only a stream that asks for more gets events of the further types", a
 
 Deno.test("POST /rpc runs an operation and echoes the id; subscribe is refused with 400 and a hint", async () => {
   await using http = start();
-  const call = (body: string) => fetch(`${http.url}/rpc`, { method: "POST", headers: BEARER, body });
+  const call = (body: string) =>
+    fetch(`${http.url}/rpc`, { method: "POST", headers: { ...BEARER, ...JSON_TYPE }, body });
   assertEquals(await (await call('{"op":"databases","id":7}')).json(), { ok: true, id: 7, databases: [] });
   const unknown = await call('{"op":"nothing"}');
   assertEquals(unknown.status, 200);
@@ -151,12 +159,96 @@ Deno.test("POST /rpc runs an operation and echoes the id; subscribe is refused w
   assertStringIncludes(await refused.text(), "GET /events");
 });
 
+/** Heads of requests for every route, and for none. */
+const LINES = ["/healthz", "/metrics", "/events", "/rpc", "/debug/pprof/", "/nowhere"].map((path) =>
+  `${path === "/rpc" ? "POST" : "GET"} ${path}`
+);
+
+/** The status of a request with a body, and what else its answer says. */
+async function askRaw(http: Harness, line: string, fields: readonly string[]) {
+  using raw = await RawHttp.connect(http.port, [`Authorization: Bearer ${TOKEN}`, "Connection: close"]);
+  await raw.request(line, fields, line.startsWith("POST") ? '{"op":"databases"}' : undefined);
+  return await raw.response({ bodyless: true });
+}
+
+Deno.test("a foreign Host is 403 on every route, with the token too", async () => {
+  await using http = start();
+  for (const host of strangeHosts(http.port)) {
+    for (const line of LINES) {
+      assertEquals((await askRaw(http, line, [`Host: ${host}`]))?.status, 403, `${line} for ${host}`);
+    }
+  }
+  for (const host of ["localhost", "LOCALHOST", "127.0.0.1", "[::1]"]) {
+    const response = await askRaw(http, "POST /rpc", [`Host: ${host}:${http.port}`]);
+    assertEquals(response?.status, 200, host);
+  }
+});
+
+Deno.test("a page of another origin is 403 on every route, with the token too", async () => {
+  await using http = start();
+  const fields = [
+    ...strangeOrigins(http.port).map((origin) => `Origin: ${origin}`),
+    ...["cross-site", "same-site", "x"].map((site) => `Sec-Fetch-Site: ${site}`),
+  ];
+  for (const field of fields) {
+    for (const line of [...LINES, "OPTIONS /rpc"]) {
+      assertEquals((await askRaw(http, line, [`Host: ${http.host}`, field]))?.status, 403, `${line} with ${field}`);
+    }
+  }
+  const own = [`Host: ${http.host}`, `Origin: http://${http.host}`, "Sec-Fetch-Site: same-origin"];
+  assertEquals((await askRaw(http, "POST /rpc", own))?.status, 200);
+});
+
+Deno.test("a body that is not declared as plain JSON is 415, and no operation", async () => {
+  let leases = 0;
+  await using http = start({}, { onLease: () => leases++, answer: Promise.resolve({}) });
+  const call = async (headers: HeadersInit) => {
+    const init = { method: "POST", headers, body: new TextEncoder().encode('{"op":"lease","db":"app"}') };
+    const response = await fetch(`${http.url}/rpc`, init);
+    return [response.status, (await response.json()).code];
+  };
+  for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]) {
+    assertEquals(await call({ ...BEARER, "content-type": type }), [415, "invalid_request"], type);
+  }
+  assertEquals(await call(BEARER), [415, "invalid_request"]);
+  assertEquals(await call({ ...BEARER, ...JSON_TYPE, "content-encoding": "gzip" }), [415, "invalid_request"]);
+  assertEquals(leases, 0);
+  await call({ ...BEARER, ...JSON_TYPE });
+  assertEquals(leases, 1);
+});
+
+Deno.test("every answer has the headers that keep pages off it, refusals too", async () => {
+  await using http = start();
+  const cases = [
+    ...LINES.map((line) => [line]),
+    ["GET /metrics", "Host: evil.example"],
+    ["DELETE /metrics"],
+    [
+      "CONNECT evil.example:1",
+    ],
+    ["TRACE /metrics"],
+    ["POST /rpc", "Content-Type: text/plain"],
+  ] as [string, ...string[]][];
+  for (const [line, ...fields] of cases) {
+    const answer = await askRaw(http, line, fields);
+    if (line.startsWith("CONNECT")) assertEquals(answer?.status, 405);
+    else for (const [name, value] of Object.entries(GUARD_HEADERS)) assertEquals(headerOf(answer!, name), value, line);
+  }
+});
+
+Deno.test("HTTP/2 in the clear is refused with 400", async () => {
+  await using http = start();
+  using raw = await RawHttp.connect(http.port);
+  await raw.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0");
+  assertEquals((await raw.response())?.status, 400);
+});
+
 Deno.test("a body over 1 MiB is 413 and the same connection then answers", async () => {
   await using http = start();
   using conn = await Deno.connect({ port: http.port });
   const body = new Uint8Array((1 << 20) + 1).fill(0x20);
   const head = (length: number) =>
-    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${length}\r\n\r\n`;
+    `POST /rpc HTTP/1.1\r\nHost: ${http.host}\r\nContent-Type: application/json\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${length}\r\n\r\n`;
   await send(conn, head(body.length));
   const answer = readUntil(conn, "too_large");
   for (let done = 0; done < body.length;) done += await conn.write(body.subarray(done));
@@ -171,14 +263,14 @@ Deno.test("a chunked body over 1 MiB is 413 and the same connection then answers
   using conn = await Deno.connect({ port: http.port });
   await send(
     conn,
-    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n`,
+    `POST /rpc HTTP/1.1\r\nHost: ${http.host}\r\nContent-Type: application/json\r\nAuthorization: Bearer ${TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n`,
   );
   const answer = readUntil(conn, "too_large");
   const part = " ".repeat(65536);
   for (let i = 0; i < 17; i++) await send(conn, `10000\r\n${part}\r\n`);
   await send(conn, "0\r\n\r\n");
   assertMatch(await answer, /^HTTP\/1.1 413 /);
-  await send(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  await send(conn, `GET /healthz HTTP/1.1\r\nHost: ${http.host}\r\n\r\n`);
   assertMatch(await readUntil(conn, "sessions"), /^HTTP\/1.1 200 /);
 });
 
@@ -196,7 +288,7 @@ Deno.test("a body that does not end in time closes the connection", async () => 
   using conn = await Deno.connect({ port: http.port });
   await send(
     conn,
-    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: 100\r\n\r\n{"op"`,
+    `POST /rpc HTTP/1.1\r\nHost: ${http.host}\r\nContent-Type: application/json\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: 100\r\n\r\n{"op"`,
   );
   assertEquals(await readUntil(conn), "");
 });
@@ -208,7 +300,7 @@ Deno.test("an answer that does not come in time closes the connection", async ()
   const op = '{"op":"lease","db":"app"}';
   await send(
     conn,
-    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${op.length}\r\n\r\n${op}`,
+    `POST /rpc HTTP/1.1\r\nHost: ${http.host}\r\nContent-Type: application/json\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${op.length}\r\n\r\n${op}`,
   );
   assertEquals(await readUntil(conn), "");
   late.resolve({});
@@ -222,7 +314,7 @@ Deno.test("close() waits for an operation that never ends no longer than for ans
   const op = '{"op":"lease","db":"app"}';
   await send(
     conn,
-    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${op.length}\r\n\r\n${op}`,
+    `POST /rpc HTTP/1.1\r\nHost: ${http.host}\r\nContent-Type: application/json\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${op.length}\r\n\r\n${op}`,
   );
   await asked.promise;
   const closing = http.server.close();
@@ -245,7 +337,7 @@ Deno.test("an idle connection is closed, one in use is not", async () => {
     await systemClock.sleep(1);
   };
   for (let i = 0; i < 3; i++) {
-    await send(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    await send(conn, `GET /healthz HTTP/1.1\r\nHost: ${http.host}\r\n\r\n`);
     assertMatch(await readUntil(conn, "sessions"), /^HTTP\/1.1 200 /);
     for (let parts = 0; parts < 4; parts++) await pass(10_000);
   }
@@ -270,7 +362,7 @@ Deno.test("an SSE subscriber receives the bytes of the socket's events with ids,
 Deno.test("a subscriber that stops reading is closed and its subscription ends", async () => {
   await using http = start({ stalled_write_ms: 500 }, { write_deadline_ms: 500 });
   using conn = await Deno.connect({ port: http.port });
-  await send(conn, `GET /events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`);
+  await send(conn, `GET /events HTTP/1.1\r\nHost: ${http.host}\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`);
   while (http.publisher.subscribers === 0) await systemClock.sleep(10);
   const detail = { error: "x".repeat(60_000) };
   // Until every buffer on the way is full, the kernel's among them.

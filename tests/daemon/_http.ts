@@ -40,7 +40,8 @@ export class HttpDaemon implements AsyncDisposable {
 
   /** A request with the token. */
   async fetch(path: string, init: RequestInit = {}): Promise<Response> {
-    return await fetch(`${this.url}${path}`, { ...init, headers: { ...BEARER, ...init.headers } });
+    const type = init.body === undefined ? {} : { "content-type": "application/json" };
+    return await fetch(`${this.url}${path}`, { ...init, headers: { ...BEARER, ...type, ...init.headers } });
   }
 
   /** The answer to an operation over POST /rpc. */

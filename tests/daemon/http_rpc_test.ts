@@ -6,6 +6,8 @@ import { Place } from "./daemon_process.ts";
 import { HttpDaemon, TOKEN } from "./_http.ts";
 import { RawClient } from "./raw_client.ts";
 
+const JSON_TYPE = "Content-Type: application/json";
+
 /** Values that are of the moment, not of the question. */
 const OF_THE_MOMENT = new Set(["durable_age_seconds", "source"]);
 
@@ -118,12 +120,12 @@ Deno.test("a body of exactly 1 MiB is taken; one more byte is 413 and the connec
   using raw = await http.connect();
   const padded = (bytes: number) => '{"op":"databases"}'.padEnd(bytes, " ");
   const post = async (bytes: number) => {
-    await raw.request("POST /rpc", [`Content-Length: ${bytes}`]);
+    await raw.request("POST /rpc", [JSON_TYPE, `Content-Length: ${bytes}`]);
     await raw.send(padded(bytes));
     return await raw.response();
   };
   const postChunked = async (bytes: number) => {
-    await raw.request("POST /rpc", ["Transfer-Encoding: chunked"]);
+    await raw.request("POST /rpc", [JSON_TYPE, "Transfer-Encoding: chunked"]);
     const body = padded(bytes);
     for (let at = 0; at < bytes; at += 1 << 16) {
       const part = body.slice(at, at + (1 << 16));
@@ -150,7 +152,7 @@ Deno.test("an endless body is answered with 413 and its connection ends; the dae
   await using http = await HttpDaemon.start(place);
   for (const framing of ENDLESS) {
     using raw = await http.connect();
-    await raw.request("POST /rpc", [framing]);
+    await raw.request("POST /rpc", [JSON_TYPE, framing]);
     await pour(raw, framing, 413);
   }
   assertEquals((await http.rpc({ op: "databases" })).ok, true);
@@ -161,7 +163,7 @@ Deno.test("an endless body without the token ends its connection as well", async
   await using http = await HttpDaemon.start(place);
   for (const framing of ENDLESS) {
     using raw = await RawHttp.connect(http.port);
-    await raw.request("POST /rpc", [framing]);
+    await raw.request("POST /rpc", [JSON_TYPE, framing]);
     await pour(raw, framing, 401);
   }
 });
@@ -196,7 +198,7 @@ Deno.test("a body that is too large without the token is 401, and the connection
   await using http = await HttpDaemon.start(place);
   using raw = await http.connect();
   const body = " ".repeat(2 << 20);
-  await raw.send(`POST /rpc HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+  await raw.send(`POST /rpc HTTP/1.1\r\nHost: localhost:${http.port}\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
   assertEquals((await raw.response())?.status, 401);
   await raw.request("GET /metrics");
   assertEquals((await raw.response())?.status, 200);
@@ -211,7 +213,7 @@ Deno.test("requests that one connection pipelines are answered in order", async 
     (_, id) => JSON.stringify({ op: id % 3 === 0 ? "nothing" : "databases", id }),
   );
   const head = (body: string) =>
-    `POST /rpc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Length: ${body.length}\r\n\r\n`;
+    `POST /rpc HTTP/1.1\r\nHost: localhost:${http.port}\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`;
   await raw.send(bodies.map((body) => head(body) + body).join(""));
   const answers = [];
   for (let i = 0; i < bodies.length; i++) answers.push(JSON.parse((await raw.response())!.body).id);
@@ -224,7 +226,7 @@ Deno.test("a client that goes away in the middle of an operation leaves it to fi
   {
     using raw = await http.connect();
     const body = '{"op":"create","db":"app"}';
-    await raw.request("POST /rpc", [`Content-Length: ${body.length}`]);
+    await raw.request("POST /rpc", [JSON_TYPE, `Content-Length: ${body.length}`]);
     await raw.send(body);
   }
   for (;;) {

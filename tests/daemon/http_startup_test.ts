@@ -123,7 +123,7 @@ Deno.test("an address that others reach is served with both the acknowledgment a
   const { port } = new URL(serving.url);
   const response = await fetch(`http://127.0.0.1:${port}/rpc`, {
     method: "POST",
-    headers: BEARER,
+    headers: { ...BEARER, "content-type": "application/json" },
     body: '{"op":"databases"}',
   });
   assertEquals(await response.json(), { ok: true, databases: [] });
@@ -182,7 +182,7 @@ Deno.test("a token of the command line is in the process list and nowhere else",
 
 /** Heads and bodies of answers of every kind. */
 async function everyAnswer(url: string, token: string): Promise<string[]> {
-  const headers = { authorization: `Bearer ${token}` };
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
   const wrong = { authorization: `Bearer ${token}x` };
   const requests: [string, RequestInit][] = [
     ["/healthz", {}],

@@ -22,12 +22,14 @@ export class RawHttp<Conn extends Deno.Conn = Deno.Conn> implements Disposable {
   readonly conn: Conn;
   /** Header lines of every request. */
   readonly #always: readonly string[];
+  readonly #host: string;
   /** What was read and not asked for yet, a character for each byte. */
   #rest = "";
 
   constructor(conn: Conn, always: readonly string[] = []) {
     this.conn = conn;
     this.#always = always;
+    this.#host = conn.remoteAddr.transport === "tcp" ? `localhost:${conn.remoteAddr.port}` : "localhost";
   }
 
   /** Connects to a port of loopback. */
@@ -43,7 +45,7 @@ export class RawHttp<Conn extends Deno.Conn = Deno.Conn> implements Disposable {
 
   /** Sends a request; a Host of its own stands in `more`. */
   async request(line: string, more: readonly string[] = [], body?: string): Promise<void> {
-    const host = more.some((header) => /^host:/i.test(header)) ? [] : ["Host: localhost"];
+    const host = more.some((header) => /^host:/i.test(header)) ? [] : [`Host: ${this.#host}`];
     const size = body === undefined ? [] : [`Content-Length: ${new TextEncoder().encode(body).length}`];
     const type = body === undefined || more.some((header) => /^content-type:/i.test(header))
       ? []
