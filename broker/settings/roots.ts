@@ -10,6 +10,8 @@ import { taskdHome } from "./load.ts";
 import type { Settings } from "./settings.ts";
 
 export const ROOTS = ["stage_root", "audit_root", "squid_run_dir", "cache_root"] as const;
+/** Those that the broker closes to others. */
+const CLOSED: ReadonlySet<string> = new Set(["audit_root", "cache_root"] satisfies (typeof ROOTS[number])[]);
 
 /**
  * Makes sure of every directory, there or not yet.
@@ -18,16 +20,18 @@ export const ROOTS = ["stage_root", "audit_root", "squid_run_dir", "cache_root"]
  * or the home directory.
  */
 export function requireOwnRoots(settings: Pick<Settings, typeof ROOTS[number]>, home: string): void {
-  for (const name of ROOTS) {
-    const path = settings[name];
-    if (`${absolutePath(taskdHome(home))}/`.startsWith(`${absolutePath(path)}/`.replace(/^\/\/$/, "/"))) {
-      throw refused(name, path, "it holds this home directory");
-    }
-    const info = requireTrusted(path, "root");
-    // One that this broker has made, or closed before, is open to no one.
-    if (info === undefined || ((info.mode ?? 0) & 0o077) === 0 || path.startsWith(`${taskdHome(home)}/`)) continue;
-    if (name === "audit_root" && !isEmpty(path)) throw refused(name, path, "it is in use, and open to other users");
+  for (const name of ROOTS) requireOwnRoot(name, settings[name], home);
+}
+
+/** Makes sure of one; as {@linkcode requireOwnRoots}. */
+export function requireOwnRoot(name: typeof ROOTS[number], path: string, home: string): void {
+  if (`${absolutePath(taskdHome(home))}/`.startsWith(`${absolutePath(path)}/`.replace(/^\/\/$/, "/"))) {
+    throw refused(name, path, "it holds this home directory");
   }
+  const info = requireTrusted(path, "root");
+  // One that this broker has made, or closed before, is open to no one.
+  if (info === undefined || ((info.mode ?? 0) & 0o077) === 0 || path.startsWith(`${taskdHome(home)}/`)) return;
+  if (CLOSED.has(name) && !isEmpty(path)) throw refused(name, path, "it is in use, and open to other users");
 }
 
 function isEmpty(path: string): boolean {

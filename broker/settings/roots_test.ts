@@ -44,15 +44,17 @@ for (const name of ROOTS) {
     }));
 }
 
-Deno.test("audit_root: a directory that is in use and open to others is refused and left as it is", () =>
-  withHome((base, home) => {
-    const settings = settingsOf(home, { audit_root: `${base}/etc` });
-    Deno.mkdirSync(`${base}/etc`);
-    Deno.chmodSync(`${base}/etc`, 0o755);
-    requireOwnRoots(settings, home);
-    Deno.writeTextFileSync(`${base}/etc/passwd`, "");
-    const error = assertThrows(() => requireOwnRoots(settings, home), TaskdError);
-    assertStringIncludes(error.message, "open to other users");
-    assertEquals(Deno.statSync(`${base}/etc`).mode! & 0o777, 0o755);
-    assertThrows(() => requireOwnRoots(settingsOf(home, { audit_root: "/etc" }), home), TaskdError);
-  }));
+for (const name of ["audit_root", "cache_root"] as const) {
+  Deno.test(`${name}: a directory that is in use and open to others is refused and left as it is`, () =>
+    withHome((base, home) => {
+      const settings = settingsOf(home, { [name]: `${base}/etc` });
+      Deno.mkdirSync(`${base}/etc`);
+      Deno.chmodSync(`${base}/etc`, 0o755);
+      requireOwnRoots(settings, home);
+      Deno.writeTextFileSync(`${base}/etc/passwd`, "");
+      const error = assertThrows(() => requireOwnRoots(settings, home), TaskdError);
+      assertStringIncludes(error.message, "open to other users");
+      assertEquals(Deno.statSync(`${base}/etc`).mode! & 0o777, 0o755);
+      assertThrows(() => requireOwnRoots(settingsOf(home, { [name]: "/etc" }), home), TaskdError);
+    }));
+}

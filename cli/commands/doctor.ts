@@ -36,6 +36,7 @@ export function examineHost(args: Args, io: Io): Promise<HostCheck[]> {
     untested: ({ name, version }) => untestedVersion(name, version ?? ""),
     findBroker: () => findBroker(findOptions(args)),
     livePolicy: (socket) => livePolicy(socket, io.signal),
+    untrusted: () => args.host.untrusted,
     storeDaemon: async () => store === undefined ? undefined : await readDaemonInfo(store),
   });
 }

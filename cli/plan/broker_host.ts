@@ -7,6 +7,7 @@ import { configurationVariables } from "../../broker/settings/environment_variab
 import { notifyPrograms } from "../../broker/engine/notify.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { EGRESS_VARIABLE, RUNTIME_DIR_VARIABLE, taskdHome } from "../../broker/settings/load.ts";
+import { type UntrustedPlace, untrustedPlaces } from "../../broker/settings/own_places.ts";
 import { ROOTS } from "../../broker/settings/roots.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { isBucket, storeDirectory } from "./locations.ts";
@@ -44,6 +45,8 @@ export interface HostPlace {
   entry: string;
   /** The directory of the branch store, when it is in one. */
   store?: string;
+  /** What another user of the machine could decide about: a command may not inspect what leads to its own places. */
+  untrusted: UntrustedPlace[];
   /** Where images are put together. */
   temporary: string;
   /** Where service managers look for files of this user's. */
@@ -57,12 +60,16 @@ export interface HostContext {
   absolute: (path: string) => string;
   settings: Settings | undefined;
   store: string;
+  /** Whether `untrusted` is asked for. */
+  examines: boolean;
 }
 
-export async function hostPlace({ home, entry, env, absolute, settings, store }: HostContext): Promise<HostPlace> {
+export async function hostPlace(context: HostContext): Promise<HostPlace> {
+  const { home, entry, env, absolute, settings, store, examines } = context;
   const directory = taskdHome(home);
   const egress = env(EGRESS_VARIABLE);
   const spelled = egress?.startsWith("~/") ? `${home}/${egress.slice(2)}` : egress;
+  const egress_list = spelled?.startsWith("/") ? spelled : undefined;
   const runtime_dir = env(RUNTIME_DIR_VARIABLE);
   const roots = settings === undefined ? [] : ROOTS;
   const live = await liveSocket(home);
@@ -72,7 +79,7 @@ export async function hostPlace({ home, entry, env, absolute, settings, store }:
     directory,
     lock: daemonLockPath(directory),
     ...(runtime_dir?.startsWith("/") ? { runtime_dir } : {}),
-    ...(spelled?.startsWith("/") ? { egress_list: spelled } : {}),
+    ...(egress_list === undefined ? {} : { egress_list }),
     ...(live === undefined ? {} : { live_socket: live }),
     // Permissions are checked against the spelling and against the place.
     roots: [...new Set(roots.flatMap((name) => [settings![name], absolute(settings![name])]))],
@@ -83,6 +90,7 @@ export async function hostPlace({ home, entry, env, absolute, settings, store }:
     deno: Deno.execPath(),
     entry,
     ...(isBucket(store) ? {} : { store: storeDirectory(store, { home, absolute }) }),
+    untrusted: examines ? untrustedPlaces({ home, egress_list, settings }) : [],
     temporary: absolute(env("TMPDIR") ?? "/tmp"),
     unit_folders: [`${home}/.config/systemd`, `${home}/Library/LaunchAgents`],
   };

@@ -10,6 +10,9 @@ import type { CommandSpec } from "./command_spec.ts";
 import type { BrokerPlace, FlagValue } from "./plan.ts";
 import { checkSocketPath, type LaunchContext } from "./locations.ts";
 
+/** The commands that report what another user could decide about. */
+const EXAMINING: ReadonlySet<string> = new Set(["doctor", "setup"]);
+
 /**
  * Resolves the broker's socket, and for the commands that work with them the settings.
  *
@@ -29,7 +32,13 @@ export async function brokerPlace(
   const { loadSettings } = await import("../../broker/settings/load.ts");
   const hostOf = async (settings: Settings | undefined) => {
     const { hostPlace } = await import("./broker_host.ts");
-    return await hostPlace({ ...context, home, settings, store: String(flags.store) });
+    return await hostPlace({
+      ...context,
+      home,
+      settings,
+      store: String(flags.store),
+      examines: EXAMINING.has(spec.name),
+    });
   };
   try {
     const { settings, sources } = await loadSettings({ home, env: context.env });

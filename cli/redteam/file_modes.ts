@@ -3,12 +3,14 @@
  */
 
 import { dirname } from "@std/path/dirname";
+import { messageOf } from "../../lib/errors.ts";
 import { lstatIfPresent } from "../../lib/fs.ts";
+import { requireTrusted, type TrustRuleName } from "../../lib/trusted_path.ts";
 import { ledgerPath } from "../../broker/admission/ledger_file.ts";
+import { ownFiles } from "../../broker/settings/own_places.ts";
 import type { InstalledFiles, RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
 
-const KEY_FILES = ["api-keys.env", "vendor_a-oauth.json", "vendor_b-oauth.json"];
 /** Most entries of one directory that are checked: an old broker has more, and they are all made alike. */
 const MAX_ENTRIES = 2_000;
 
@@ -25,6 +27,14 @@ function hold(trial: Trial, path: string, mode: number): boolean {
   return true;
 }
 
+function refusal(path: string, rule: TrustRuleName): string | undefined {
+  try {
+    requireTrusted(path, rule);
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
 async function holdAll(trial: Trial, directory: string): Promise<void> {
   if (!hold(trial, directory, 0o700)) return;
   let count = 0;
@@ -38,9 +48,10 @@ async function holdAll(trial: Trial, directory: string): Promise<void> {
 export async function holdBroker(trial: Trial, place: InstalledFiles): Promise<void> {
   const { directory, audit_root, squid_run_dir, live_socket } = place;
   trial.control(directory, hold(trial, directory, 0o700), "it is not there");
-  // Others may read what is configured where the directory lets them in; they may never write it.
-  for (const name of ["config.yaml", "egress.yaml", "prices.json"]) hold(trial, `${directory}/${name}`, 0o644);
-  for (const name of KEY_FILES) hold(trial, `${directory}/${name}`, 0o600);
+  for (const { path, rule } of ownFiles({ home: dirname(directory) })) {
+    const why = refusal(path, rule);
+    trial.attempt(path, why === undefined, why);
+  }
   await holdAll(trial, audit_root);
   const ledger = ledgerPath(audit_root);
   hold(trial, dirname(ledger), 0o700);

@@ -1,12 +1,13 @@
 /** Checks of `~/.taskd` and what is configured in it. */
 
 import { fileErrorCode } from "../../lib/fs.ts";
-import { keysPath } from "../../broker/settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
+import type { UntrustedPlace } from "../../broker/settings/own_places.ts";
 import { startWarnings } from "../../broker/settings/warnings.ts";
 import { readItems } from "../../broker/engine/queue/item.ts";
 import { surveyTraces } from "../../broker/task/task_index.ts";
 import { tracePath } from "../../broker/task/trace.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
 export interface HomeOptions {
@@ -15,33 +16,12 @@ export interface HomeOptions {
   env: (name: string) => string | undefined;
 }
 
-export function checkHome({ home, uid }: Pick<HomeOptions, "home" | "uid">): HostCheck[] {
+/** Whether there is one, and whether another user could decide about it or about anything that it names. */
+export function checkHome(home: string, untrusted: readonly UntrustedPlace[]): HostCheck[] {
   const directory = taskdHome(home);
-  const status = stat(directory);
-  if (status === undefined) return [fail("home", `${directory} does not exist`, "Run taskd init")];
-  if (!status.isDirectory) return [fail("home", `${directory} is no directory`, `Move it away and run taskd init`)];
-  if (status.uid !== null && status.uid !== uid) {
-    return [fail("home", `${directory} belongs to another user (${status.uid})`, `Run: chown -R ${uid} ${directory}`)];
-  }
-  const open = [
-    ...modeCheck(directory, status, { mask: 0o077, mode: "700" }),
-    ...["config.yaml", "egress.yaml"].flatMap((name) =>
-      fileCheck(`${directory}/${name}`, { mask: 0o022, mode: "600" })
-    ),
-    ...fileCheck(keysPath(home), { mask: 0o077, mode: "600" }),
-  ];
-  return open.length > 0 ? open : [ok("home", `${directory}, for its owner alone`)];
-}
-
-function fileCheck(path: string, required: { mask: number; mode: string }): HostCheck[] {
-  const status = stat(path);
-  return status === undefined ? [] : modeCheck(path, status, required);
-}
-
-function modeCheck(path: string, { mode }: Deno.FileInfo, required: { mask: number; mode: string }): HostCheck[] {
-  if (mode === null || (mode & required.mask) === 0) return [];
-  const is = (mode & 0o777).toString(8).padStart(4, "0");
-  return [fail("home", `${path} is open to other users (mode ${is})`, `Run: chmod ${required.mode} ${path}`)];
+  if (stat(directory) === undefined) return [fail("home", `${directory} does not exist`, "Run taskd init")];
+  if (untrusted.length === 0) return [ok("home", `${directory}, for its owner alone to change`)];
+  return untrusted.map(({ problem, remedy }) => fail("home", sanitizeLine(problem), remedy));
 }
 
 function stat(path: string): Deno.FileInfo | undefined {

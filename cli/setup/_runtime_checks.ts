@@ -5,7 +5,7 @@
 
 import { fileErrorCode } from "../../lib/fs.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
-import { checked, fail, type HostCheck, ok, warn } from "./check.ts";
+import { checked, fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { hasImage, hasNetwork } from "./images.ts";
 import {
@@ -124,6 +124,7 @@ function portCheck(name: string, address: { hostname: string; port: number }): H
     if (error instanceof Deno.errors.AddrNotAvailable) {
       return ok(name, `free: ${address.hostname} comes with the sandboxes' network`);
     }
+    if (error instanceof Deno.errors.NotCapable) return failedCheck(name, error);
     const detail = `cannot be had at ${address.hostname}: ${messageOf(error)}`;
     return fail(
       name,

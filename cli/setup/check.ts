@@ -32,6 +32,10 @@ export function fail(name: string, detail: string, remedy: string): HostCheck {
 }
 
 export function failedCheck(name: string, error: unknown, status: "warn" | "fail" = "fail"): HostCheck {
+  if ([error, error instanceof Error ? error.cause : undefined].some((one) => one instanceof Deno.errors.NotCapable)) {
+    // The command was granted what settings name that could be read and trusted, before it changed them.
+    return warn(name, "not tried, since the settings could not be used as they were", "Run taskd doctor again");
+  }
   const detail = sanitizeLine(messageOf(error));
   const hint = error instanceof TaskdError ? error.hint : undefined;
   return { name, status, detail, remedy: hint ?? "Repair it and run taskd doctor again" };

@@ -2,6 +2,7 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
+import type { UntrustedPlace } from "../../broker/settings/own_places.ts";
 import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { taskdHome } from "../../broker/settings/load.ts";
@@ -29,6 +30,8 @@ export interface DoctorOptions {
   findBroker: () => Promise<FoundBroker>;
   /** The settings of the broker at a socket; null when its answer has none. */
   livePolicy: (socket: string) => Promise<PolicyView | null>;
+  /** What another user of the machine could decide about. */
+  untrusted: () => readonly UntrustedPlace[] | Promise<readonly UntrustedPlace[]>;
   /** The daemon of the branch store; undefined when none runs. */
   storeDaemon: () => Promise<DaemonInfo | undefined>;
   clock?: Clock;
@@ -37,7 +40,7 @@ export interface DoctorOptions {
 export async function examine(options: DoctorOptions): Promise<HostCheck[]> {
   const { home, uid, env, ask, askGh, places, clock = systemClock } = options;
   const now = clock.now();
-  const checks = await checked("home", () => checkHome({ home, uid }));
+  const checks = await checked("home", async () => checkHome(home, await options.untrusted()));
   const [configChecks, resolved] = await checkConfig({ home, uid, env });
   checks.push(...configChecks, ...await checked("clock", () => checkClock({ home, now })));
   const finding = options.findBroker();

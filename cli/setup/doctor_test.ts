@@ -4,6 +4,7 @@ import { plantTrace, someOrder } from "../../tests/broker/task/lives.ts";
 import { configText, seedHome } from "../../broker/settings/seed.ts";
 import { freeBytes } from "../../lib/fs.ts";
 import { loadSettings } from "../../broker/settings/load.ts";
+import { untrustedPlaces } from "../../broker/settings/own_places.ts";
 import { policyView } from "../../broker/settings/explain.ts";
 import { checkDisk } from "./_host_checks.ts";
 import type { HostCheck } from "./check.ts";
@@ -55,6 +56,10 @@ class Host {
       untested: () => undefined,
       findBroker: () => Promise.resolve({ state: "none" }),
       livePolicy: () => Promise.resolve(null),
+      untrusted: async () => {
+        const settings = await loadSettings({ home, env: this.options.env }).then(({ settings }) => settings, () => {});
+        return untrustedPlaces({ home, settings: settings ?? undefined });
+      },
       storeDaemon: () => Promise.resolve(undefined),
       clock,
     };
@@ -142,18 +147,18 @@ const SPOILED: readonly {
     says: /^not known for stage_root, audit_root, squid_run_dir, cache_root: not made yet Run taskd init$/,
   },
   {
-    title: "a home that others may enter",
-    spoil: ({ home }) => Deno.chmodSync(`${home}/.taskd`, 0o755),
+    title: "a home that others may change",
+    spoil: ({ home }) => Deno.chmodSync(`${home}/.taskd`, 0o775),
     name: "home",
     status: "fail",
-    says: /mode 0755.*chmod 700/,
+    says: /mode 0775.*chmod 755/,
   },
   {
     title: "settings that others may change",
     spoil: ({ home }) => Deno.chmodSync(`${home}/.taskd/config.yaml`, 0o666),
     name: "home",
     status: "fail",
-    says: /config\.yaml.*chmod 600/,
+    says: /config\.yaml.*chmod 644/,
   },
   {
     title: "keys that others may read",

@@ -234,6 +234,21 @@ Deno.test("doctor names the place of a broken setting and still runs the other c
   assertMatch(stdout, /^ok +git /m);
 });
 
+Deno.test("doctor names what another user could decide about, also above what it may inspect itself", async () => {
+  await using place = await makeBrokerPlace({ VENDORA_API_KEY: SECRET });
+  await configure(place, `${EMBEDDED}audit_root: ${place.base}/audit\n`);
+  await Deno.mkdir(`${place.base}/elsewhere`);
+  await Deno.symlink(`${place.base}/elsewhere`, `${place.base}/audit`);
+  const linked = await place.taskd("doctor");
+  assertEquals(linked.code, 1);
+  assertMatch(linked.stdout, /^FAIL +home +.*\/audit: it is a link, not a directory\n +Name one of your own/m);
+  await Deno.chmod(place.home, 0o777);
+  const open = await place.taskd("doctor");
+  assertEquals(open.code, 1);
+  assertMatch(open.stdout, /^FAIL +home +Cannot use .*: other users can change it \(mode 0777\)\n +Run: chmod 755 /m);
+  assert(!/Requires|NotCapable/.test(open.stdout), open.stdout);
+});
+
 Deno.test("a program of PATH is found and may be run; one that a repository has brought is not", async () => {
   const root = await Deno.makeTempDir();
   const folders = [`${root}/repo/bin`, `${root}/mine`];
