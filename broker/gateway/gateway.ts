@@ -25,7 +25,7 @@ import { Upstream, type UpstreamOptions } from "./upstream.ts";
 import { GATEWAY_PORT } from "../egress/ports.ts";
 
 export const MAX_GATEWAY_CONNECTIONS = 1_024;
-/** Of one task, and of one address whose tasks are not known yet, so that no sandbox takes every place. */
+/** Of one task, and of one address whose tasks are not known yet, at most; and a quarter of all, so that no one takes them. */
 export const MAX_GATEWAY_SHARE = 256;
 const HINT = "Another broker may be running, or the address of gateway_ip does not exist yet";
 
@@ -57,6 +57,8 @@ export class Gateway {
   readonly #clock: Clock;
   readonly #limits: ExchangeLimits;
   readonly #server: BoundedServer<void>;
+  /** Connections of one task, or one address. */
+  readonly #share: number;
   /** Where it listens; the port is the real one when 0 was asked for. */
   readonly address: { hostname: string; port: number };
   readonly #upstreams = new Map<Lane, Upstream>();
@@ -74,11 +76,13 @@ export class Gateway {
       const upstream = options.upstreams[lane];
       if (upstream) this.#upstreams.set(lane, new Upstream(lane, upstream));
     }
+    const max_connections = options.max_connections ?? MAX_GATEWAY_CONNECTIONS;
+    this.#share = Math.min(MAX_GATEWAY_SHARE, Math.ceil(max_connections / 4));
     this.#server = new BoundedServer<void>({
       serve: (exchange) => this.#serve(exchange),
       log: options.log,
-      max_connections: options.max_connections ?? MAX_GATEWAY_CONNECTIONS,
-      max_share: MAX_GATEWAY_SHARE,
+      max_connections,
+      max_share: this.#share,
       clock: this.#clock,
       timeouts: options.timeouts,
     });
@@ -139,7 +143,7 @@ export class Gateway {
       const entry = this.#leases.get(tokenDigest(presentedToken(incoming.headers)));
       if (!entry) throw new Refusal("unauthorized", "The token is unknown, or its task has ended");
       if (!this.#server.assign(stream, entry.lease.digest)) {
-        throw new Refusal("overloaded", `The task has ${MAX_GATEWAY_SHARE} connections already`);
+        throw new Refusal("overloaded", `The task has ${this.#share} requests on their way`);
       }
       const route = matchRoute(entry.lease.options.lane, incoming.method ?? "", incoming.url ?? "");
       claim = entry.lease.claim();
@@ -199,8 +203,10 @@ export class Gateway {
     }
     const refusal = error instanceof Refusal ? error : new Refusal("internal", "The broker's log has the details");
     const { status, headers, body } = refusal.answer();
-    // What was not read of a request stands in the way of the next one.
-    if (!await drain(request)) response.shouldKeepAlive = false;
+    // What was not read of a request stands in the way of the next one. Who has no token is not waited for: it would hold
+    // a place, which on loopback all tasks share.
+    if (refusal.code === "unauthorized" && hasBody(request)) response.shouldKeepAlive = false;
+    else if (!await drain(request)) response.shouldKeepAlive = false;
     response.writeHead(status, headers);
     response.end(request.method === "HEAD" ? undefined : body);
   }

@@ -74,6 +74,11 @@ export class ConnectionStream extends Duplex {
     return this.#requests === 0;
   }
 
+  /** When what it does began, on the server's clock: of an idle connection, since when it is idle. */
+  get since_ms(): number {
+    return this.#phase_at_ms;
+  }
+
   /** Answers a request whose head has come, once those before it are answered. */
   enqueue(answer: () => Promise<void>): void {
     this.#requests++;

@@ -2,6 +2,10 @@
  * The HTTP server of both daemons: bounds connections, requests and time on every listener, and survives a lack of
  * descriptors. The end waits a bounded time for answers that are on their way.
  *
+ * Where a bound is reached, the connection that has been idle the longest gives way to a new one, so that nobody takes
+ * every place by opening connections and asking for nothing. A connection counts as its address's until the server
+ * assigns it to an owner: on loopback, many tasks and other users share an address.
+ *
  * node:http reads and writes HTTP directly on the connections that are accepted here: there is no second socket that
  * another process could reach, and a client is known by the connection itself. Deno.serve has no deadlines, and node:http's
  * own listeners accept nothing more once descriptors have run out, so neither listens.
@@ -16,7 +20,10 @@ import { acceptAll } from "../accept.ts";
 import { ConnectionStream, HTTP_TIMEOUTS, type HttpTimeouts } from "./connection_stream.ts";
 import { hasBody, type HttpExchange } from "./node_messages.ts";
 
-/** At most this many connections of a listener at once unless there is another bound; further ones are closed at once. */
+/**
+ * At most this many connections of a listener at once unless there is another bound. While none of them is idle, further
+ * ones are closed at once.
+ */
 export const MAX_HTTP_CONNECTIONS = 2_048;
 const MAX_HEAD_BYTES = 64 << 10;
 /** How long the end waits for clients to take their answers. */
@@ -44,11 +51,20 @@ export interface BoundedServerOptions<Via> {
   timeouts?: Partial<HttpTimeouts> | undefined;
 }
 
+interface Connection<Via> {
+  via: Via;
+  /** The listener's connections. */
+  of: Set<ConnectionStream>;
+  /** Whose it is: an address, until it is assigned. */
+  owner: string;
+  assigned: boolean;
+}
+
 export class BoundedServer<Via> {
   readonly timeouts: HttpTimeouts;
   readonly #options: BoundedServerOptions<Via>;
   readonly #http: Server;
-  readonly #connections = new Map<ConnectionStream, { via: Via; owner: string }>();
+  readonly #connections = new Map<ConnectionStream, Connection<Via>>();
   /** Connections of each owner. */
   readonly #shares = new Map<string, number>();
   readonly #listeners = new Map<HttpListener, { accepting: Promise<void>; left_open: boolean }>();
@@ -143,39 +159,63 @@ export class BoundedServer<Via> {
 
   #accept(listener: HttpListener, via: Via): Promise<void> {
     const { clock, max_connections = MAX_HTTP_CONNECTIONS, log } = this.#options;
-    let open = 0;
+    const open = new Set<ConnectionStream>();
     const take = (conn: Deno.Conn) => {
       const peer = "hostname" in conn.remoteAddr ? conn.remoteAddr.hostname : "";
-      if (open >= max_connections || !this.#takeShare(peer)) return conn.close();
-      open++;
+      // Whoever has shown who it is stays before who has not.
+      const room = open.size < max_connections || this.#endIdle(({ of, assigned }) => of === open && !assigned) ||
+        this.#endIdle(({ of }) => of === open);
+      if (!room || !this.#takeShare(peer)) return conn.close();
       const stream = new ConnectionStream(conn, clock, this.timeouts);
-      const connection = { via, owner: peer };
-      this.#connections.set(stream, connection);
-      stream.ended.then(() => {
-        open--;
-        this.#connections.delete(stream);
-        this.#freeShare(connection.owner);
-      });
+      open.add(stream);
+      this.#connections.set(stream, { via, of: open, owner: peer, assigned: false });
+      stream.ended.then(() => this.#forget(stream));
       this.#http.emit("connection", stream);
     };
     return acceptAll(listener, take, { clock, log, signal: this.#stop.signal });
   }
 
-  /** Counts a connection as `owner`'s, no longer as its address's; false when that one has its share already. */
+  /**
+   * Counts a connection as `owner`'s, no longer as its address's; false when all of that one's share is busy. Owners are
+   * named apart from addresses.
+   */
   assign(stream: ConnectionStream, owner: string): boolean {
     const connection = this.#connections.get(stream);
     if (connection === undefined || connection.owner === owner) return true;
     if (!this.#takeShare(owner)) return false;
     this.#freeShare(connection.owner);
     connection.owner = owner;
+    connection.assigned = true;
     return true;
   }
 
   #takeShare(owner: string): boolean {
-    const taken = this.#shares.get(owner) ?? 0;
-    if (taken >= (this.#options.max_share ?? Infinity)) return false;
-    this.#shares.set(owner, taken + 1);
+    const isFull = (this.#shares.get(owner) ?? 0) >= (this.#options.max_share ?? Infinity);
+    if (isFull && !this.#endIdle((connection) => connection.owner === owner)) return false;
+    this.#shares.set(owner, (this.#shares.get(owner) ?? 0) + 1);
     return true;
+  }
+
+  /** Ends the one that has been idle the longest of the connections that `counts`; false when none of them is idle. */
+  #endIdle(counts: (connection: Connection<Via>) => boolean): boolean {
+    let oldest: ConnectionStream | undefined;
+    for (const [stream, connection] of this.#connections) {
+      if (!stream.idle || !counts(connection)) continue;
+      if (oldest === undefined || stream.since_ms < oldest.since_ms) oldest = stream;
+    }
+    if (oldest === undefined) return false;
+    this.#forget(oldest);
+    oldest.destroy();
+    return true;
+  }
+
+  /** Frees what a connection had; may be called twice. */
+  #forget(stream: ConnectionStream): void {
+    const connection = this.#connections.get(stream);
+    if (connection === undefined) return;
+    this.#connections.delete(stream);
+    connection.of.delete(stream);
+    this.#freeShare(connection.owner);
   }
 
   #freeShare(owner: string): void {

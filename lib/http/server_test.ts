@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
+import { type VirtualClient, VirtualListener } from "../../tests/support/virtual_listener.ts";
 import { resetConnections } from "../../tests/support/resets.ts";
 import { nextTurn } from "../clock.ts";
 import type { HttpTimeouts } from "./connection_stream.ts";
@@ -225,6 +226,125 @@ Deno.test("a client that goes away in the middle of a long answer ends nothing b
   await cancelled.promise;
   assertEquals(await ask(at.port), "served");
 });
+
+/** A server with a bound of connections and of shares, whose requests name their owner and are answered when told. */
+async function withShares(
+  { max_connections, max_share }: { max_connections: number; max_share: number },
+  test: (at: { listener: VirtualListener; clock: VirtualClock; finish: () => void }) => Promise<void>,
+): Promise<void> {
+  const clock = new VirtualClock();
+  let finished = Promise.withResolvers<void>();
+  const server: BoundedServer<void> = new BoundedServer<void>({
+    clock,
+    max_connections,
+    max_share,
+    serve: async ({ incoming, outgoing, stream }) => {
+      const owner = incoming.headers["x-owner"];
+      const taken = typeof owner !== "string" || server.assign(stream, `task ${owner}`);
+      if (taken && incoming.url === "/held") await finished.promise;
+      outgoing.statusCode = taken ? 200 : 503;
+      outgoing.end();
+    },
+  });
+  const listener = new VirtualListener();
+  server.over(listener, undefined);
+  const finish = () => {
+    finished.resolve();
+    finished = Promise.withResolvers();
+  };
+  try {
+    await test({ listener, clock, finish });
+  } finally {
+    finish();
+    await server.close(0);
+  }
+}
+
+const get = (owner: string, path = "/") => `GET ${path} HTTP/1.1\r\nHost: x\r\nX-Owner: ${owner}\r\n\r\n`;
+const LOOPBACK = "127.0.0.1";
+
+async function once(holds: () => boolean): Promise<void> {
+  while (!holds()) await turns();
+}
+
+Deno.test("who opens connections and asks for nothing keeps no one of its address out", () =>
+  withShares({ max_connections: 100, max_share: 8 }, async ({ listener, clock }) => {
+    const silent = Array.from({ length: 8 }, () => listener.connect(LOOPBACK));
+    await turns();
+    for (let task = 0; task < 20; task++) {
+      clock.advance(1);
+      const client = listener.connect(LOOPBACK);
+      client.send(get(String(task)));
+      await once(() => client.text.includes("200 OK"));
+    }
+    // One at a time, the oldest first.
+    assertEquals(silent.map(({ closed }) => closed), [true, ...Array(7).fill(false)]);
+  }));
+
+Deno.test("tasks that share an address have their shares each, and a busy one is refused alone", () =>
+  withShares({ max_connections: 100, max_share: 8 }, async ({ listener, clock, finish }) => {
+    const held: VirtualClient[] = [];
+    for (let count = 0; count < 24; count++) {
+      held.push(listener.connect(LOOPBACK));
+      held.at(-1)!.send(get("abc"[count % 3]!, "/held"));
+      await turns();
+    }
+    const further = listener.connect(LOOPBACK);
+    further.send(get("a", "/held"));
+    await once(() => further.text.includes("503 "));
+    const other = listener.connect(LOOPBACK);
+    other.send(get("d"));
+    await once(() => other.text.includes("200 OK"));
+    assertEquals(held.filter(({ closed, text }) => closed || text !== ""), []);
+    finish();
+    await once(() => held.every(({ text }) => text.includes("200 OK")));
+    // Idle again, the oldest of its own task gives way.
+    clock.advance(1);
+    const late = listener.connect(LOOPBACK);
+    late.send(get("a"));
+    await once(() => late.text.includes("200 OK"));
+    assertEquals(held.filter(({ closed }) => closed).length, 1);
+    assertEquals(held.findIndex(({ closed }) => closed) % 3, 0);
+  }));
+
+Deno.test("at the bound of a listener those who have shown no owner give way first, and busy ones never", () =>
+  withShares({ max_connections: 4, max_share: 4 }, async ({ listener, clock, finish }) => {
+    const known = listener.connect("10.0.0.1");
+    known.send(get("a"));
+    await once(() => known.text.includes("200 OK"));
+    clock.advance(1);
+    // Addresses of loopback are as many as one likes.
+    const silent = [2, 3, 4].map((at) => listener.connect(`127.0.0.${at}`));
+    await turns();
+    const held = ["b", "c", "d"].map((owner) => {
+      const client = listener.connect(LOOPBACK);
+      client.send(get(owner, "/held"));
+      return client;
+    });
+    await once(() => silent.every(({ closed }) => closed));
+    assertEquals(known.closed, false);
+    const last = listener.connect(LOOPBACK);
+    last.send(get("e", "/held"));
+    await once(() => known.closed);
+    await turns();
+    const refused = listener.connect(LOOPBACK);
+    await once(() => refused.closed);
+    assertEquals([...held, last].filter(({ closed }) => closed), []);
+    finish();
+    await once(() => [...held, last].every(({ text }) => text.includes("200 OK")));
+  }));
+
+Deno.test("what ended leaves no count behind", () =>
+  withShares({ max_connections: 3, max_share: 2 }, async ({ listener }) => {
+    for (let round = 0; round < 50; round++) {
+      const clients = Array.from({ length: 5 }, (_, at) => listener.connect(`10.0.0.${at % 2}`));
+      for (const client of clients) client.send(get("a").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+      await once(() => clients.every(({ closed, text }) => closed || text !== ""));
+    }
+    const client = listener.connect(LOOPBACK);
+    client.send(get("b"));
+    await once(() => client.text.includes("200 OK"));
+  }));
 
 /** Lets timers and sockets have their turn. */
 async function turns(): Promise<void> {

@@ -3,6 +3,7 @@ import { LANES } from "../../../broker/agents.ts";
 import { MAX_GATEWAY_SHARE } from "../../../broker/gateway/gateway.ts";
 import { ROUTES } from "../../../broker/gateway/routes.ts";
 import { REFUSED_ROUTES, smuggledRequests, wrongTokens } from "../../attacks/inputs/gateway.ts";
+import { nextTurn } from "../../../lib/clock.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { BODIES, eventually, harness, RawClient, rawPost } from "./harness.ts";
 import { ANTHROPIC, gated, json } from "./vendor_server.ts";
@@ -101,23 +102,39 @@ Deno.test("a client that does not close a refused upgrade is cut off, and takes 
   assertEquals(lease.spend().requests, 0);
 });
 
-Deno.test("one address has its share of the connections, and no more", async () => {
-  await using gate = await harness(json({}));
+/** The heads of requests that stay unanswered. */
+function holding(token: string): string {
+  return `GET /v1/models HTTP/1.1\r\nhost: g\r\nauthorization: Bearer ${token}\r\n\r\n`;
+}
+
+Deno.test("tasks that share an address have their share of connections each, whoever else opens some", async () => {
+  const hold = Promise.withResolvers<void>();
+  let asked = 0;
+  await using gate = await harness(async (response, request, seen) => {
+    asked++;
+    await hold.promise;
+    await json({})(response, request, seen);
+  });
   using held = new DisposableStack();
-  for (let count = 0; count < MAX_GATEWAY_SHARE; count++) held.use(await RawClient.connect(gate.url));
-  {
-    using refused = await RawClient.connect(gate.url);
-    assertEquals(await refused.until(undefined), "");
+  const connect = async (text = "") => {
+    const client = held.use(await RawClient.connect(gate.url));
+    if (text !== "") await client.send(text);
+    return client;
+  };
+  const [mine, theirs] = ["task-1", "task-2"].map((task_id) => {
+    return gate.lease("vendor_b", { task_id, max_inflight: 1_000 });
+  });
+  for (let count = 0; count < MAX_GATEWAY_SHARE; count++) await connect(holding(mine!.token));
+  while (asked < MAX_GATEWAY_SHARE) await nextTurn();
+  assertStringIncludes(await (await connect(holding(mine!.token))).until("\r\n\r\n"), "503 ");
+  // Another user of this machine asks for nothing, or waits with what it asks for.
+  for (let count = 0; count < MAX_GATEWAY_SHARE; count++) {
+    await connect(count % 2 === 0 ? "" : "POST /v1/responses HTTP/1.1\r\nhost: g\r\ncontent-length: 9\r\n\r\n");
   }
-  held.dispose();
-  const lease = gate.lease("vendor_b");
-  const head = `GET /v1/models HTTP/1.1\r\nhost: g\r\nauthorization: Bearer ${lease.token}\r\n\r\n`;
-  let answer = "";
-  while (answer === "") {
-    using client = await RawClient.connect(gate.url);
-    answer = await client.send(head).then(() => client.until("\r\n\r\n"), () => "");
-  }
-  assertStringIncludes(answer, "HTTP/1.1 200");
+  const other = await connect(holding(theirs!.token));
+  while (asked < MAX_GATEWAY_SHARE + 1) await nextTurn();
+  hold.resolve();
+  assertStringIncludes(await other.until("\r\n\r\n"), "HTTP/1.1 200");
 });
 
 Deno.test("two lengths, a length beside chunks, and a request inside a body do not reach the vendor", async () => {
