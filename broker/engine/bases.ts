@@ -13,7 +13,7 @@ import { remoteOptions } from "../git/staged_repository.ts";
 import type { TaskRecord } from "../task/schema.ts";
 import { isWaiting } from "../task/stages.ts";
 import { isDataOnly } from "./database_stages.ts";
-import { reachRepo } from "./repo_address.ts";
+import { reachRepo, withoutServerWords } from "./repo_address.ts";
 import type { EngineDeps } from "./engine_deps.ts";
 import { stagePaths } from "./task_paths.ts";
 import { changeOf, stagedOf } from "./trace_evidence.ts";
@@ -41,7 +41,12 @@ async function codeNote(deps: EngineDeps, record: TaskRecord): Promise<string[]>
     const { url } = reached;
     const attempted = `Cannot see how ${branch} of ${url.canonical} stands`;
     const remote = remoteOptions({ ...reached, deadline_ms: DEADLINE_MS }, attempted);
-    const now = await baseStanding(git, { url, git_dir, base_commit, branch, tree: change.tree, remote });
+    const now = await withoutServerWords(
+      deps,
+      record,
+      `Cannot see how ${branch} stands at`,
+      () => baseStanding(git, { url, git_dir, base_commit, branch, tree: change.tree, remote }),
+    );
     const { state, commits = 0, files = 0, both = [] } = now;
     if (state === "unmoved") return [];
     if (state === "deleted") {

@@ -7,6 +7,7 @@ import type { RepoUrl } from "../git/repo_url.ts";
 import type { Task } from "../task/task.ts";
 import { pullRequestBody, titleOf, withDigest } from "./change_text.ts";
 import type { EngineDeps } from "./engine_deps.ts";
+import { withoutServerWords } from "./repo_address.ts";
 
 export interface PushedBranch {
   url: RepoUrl;
@@ -27,14 +28,15 @@ export async function openPullRequest(
       throw new TaskdError("invalid_request", "the work started from a tag or a commit, which no pull request goes to");
     }
     const { record } = task;
-    const opened = await code_host.createPullRequest({
-      repo: url,
-      head: branch,
-      base,
-      title: titleOf(record),
-      body: withDigest(pullRequestBody(record), record.diff_sha256 ?? ""),
-      draft: record.draft === true,
-    });
+    const opened = await withoutServerWords({ log }, record, "Cannot open one at", () =>
+      code_host.createPullRequest({
+        repo: url,
+        head: branch,
+        base,
+        title: titleOf(record),
+        body: withDigest(pullRequestBody(record), record.diff_sha256 ?? ""),
+        draft: record.draft === true,
+      }));
     return opened.url;
   } catch (error) {
     // The change is pushed, whatever happens here.

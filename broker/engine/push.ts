@@ -19,7 +19,7 @@ import { commitMessage, withDigest } from "./change_text.ts";
 import { isDataOnly, landsIn, noteLanding, promoteData, requireLandable, type ToDecide } from "./database_stages.ts";
 import { ARRIVED, changeOf, pushedOf, stagedOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
-import { reachRepo } from "./repo_address.ts";
+import { reachRepo, withoutServerWords } from "./repo_address.ts";
 import { endOrphanedPush, stagedProblem } from "./restore.ts";
 import { stagePaths } from "./task_paths.ts";
 import { openPullRequest } from "./pull_request.ts";
@@ -34,7 +34,7 @@ export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> 
   let pushed = pushedOf(task.record);
   try {
     const data_only = isDataOnly(task.record);
-    if (!data_only) pushed ??= await arrivedBefore(deps, task);
+    if (!data_only) pushed ??= await atCodeHost(deps, task, () => arrivedBefore(deps, task));
     if (pushed === undefined) {
       const to_decide = await requireLandable(deps, task.record);
       if (to_decide !== undefined) return backToGate(task, to_decide);
@@ -129,24 +129,30 @@ async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
     at_ms: Date.parse(record.approval!.at),
   });
   await requireBoundCommit(git, record, { git_dir, commit, remote: url.clone_url });
-  const pushed = await pushCommit(git, {
-    ...await reachRepo(deps, record, "push"),
-    git_dir,
-    commit,
-    tree,
-    base_commit,
-    task_id: task.id,
-    max_retries: settings.push_max_retries,
-    retry_backoff_ms: settings.push_retry_backoff,
-    fresh_branch_tries: settings.push_fresh_branch_tries,
-    beforeTry: async (branch) => {
-      await task.append({ type: "push_attempt", remote: url.clone_url, branch, commit });
-    },
-    onRetry: ({ branch, reason, message, delay_ms }) =>
-      log("warn", "push_retry", `pushing ${branch} again: ${message}`, { task_id: task.id, reason, delay_ms }),
-  });
+  const reached = await reachRepo(deps, record, "push");
+  const pushed = await atCodeHost(deps, task, () =>
+    pushCommit(git, {
+      ...reached,
+      git_dir,
+      commit,
+      tree,
+      base_commit,
+      task_id: task.id,
+      max_retries: settings.push_max_retries,
+      retry_backoff_ms: settings.push_retry_backoff,
+      fresh_branch_tries: settings.push_fresh_branch_tries,
+      beforeTry: async (branch) => {
+        await task.append({ type: "push_attempt", remote: url.clone_url, branch, commit });
+      },
+      onRetry: ({ branch, reason, message, delay_ms }) =>
+        log("warn", "push_retry", `pushing ${branch} again: ${message}`, { task_id: task.id, reason, delay_ms }),
+    }));
   await noteFollower(task, pushed.branch, pushed);
   return await withPullRequest(deps, task, { branch: pushed.branch, commit });
+}
+
+function atCodeHost<T>(deps: EngineDeps, { record }: Task, work: () => Promise<T>): Promise<T> {
+  return withoutServerWords(deps, record, "Cannot push to", work);
 }
 
 /** Says that the branch has more than what was approved: what is pushed is in it all the same. */

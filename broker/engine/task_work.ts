@@ -143,7 +143,7 @@ export class TaskWork {
 
   async #stage(): Promise<StagedRepository> {
     const { task } = this;
-    const { git, mirrors, resolved, log } = this.#deps;
+    const { git, mirrors, resolved } = this.#deps;
     await this.#to({ from: "admission", to: "staging" });
     try {
       makeDirectories(resolved.settings.stage_root);
@@ -152,18 +152,15 @@ export class TaskWork {
       throw fileError(error, `Cannot make ${this.#paths.root}`);
     }
     const reached = await reachRepo(this.#deps, task.record, "fetch");
-    const staged = await stageRepository(git, {
-      ...reached,
-      ...(task.record.base === undefined ? {} : { base: task.record.base }),
-      git_dir: this.#paths.git_dir,
-      work_tree: this.#paths.work_dir,
-      mirrors,
-      signal: this.#signal,
-    }).catch((error: unknown) => {
-      if (!task.record.over_network) throw error;
-      log("warn", "clone_failed", messageOf(error), { task_id: task.id });
-      throw withoutServerWords(error, task.record);
-    });
+    const staged = await withoutServerWords(this.#deps, this.task.record, "Cannot clone", () =>
+      stageRepository(git, {
+        ...reached,
+        ...(task.record.base === undefined ? {} : { base: task.record.base }),
+        git_dir: this.#paths.git_dir,
+        work_tree: this.#paths.work_dir,
+        mirrors,
+        signal: this.#signal,
+      }));
     const { base_commit, base_branch } = staged;
     this.#known.base_commit = base_commit;
     await this.#evidence("staged", { base_commit, ...(base_branch === undefined ? {} : { base_branch }) });

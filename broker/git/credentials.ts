@@ -97,7 +97,11 @@ export function operatorCredentials(url: RepoUrl, sources: CredentialSources): G
 
 /** The operator's `core.sshCommand`; options go to ssh alone, other programs have others. */
 function sshCommand(own = "/usr/bin/ssh"): string {
-  return /^(?:\S*\/)?ssh(?:\s|$)/.test(own) ? `${own} ${SSH_OPTIONS}` : own;
+  return isSshCommand(own) ? `${own} ${SSH_OPTIONS}` : own;
+}
+
+export function isSshCommand(command: string): boolean {
+  return /^(?:\S*\/)?ssh(?:\s|$)/.test(command);
 }
 
 export function picked(

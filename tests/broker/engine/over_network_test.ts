@@ -1,16 +1,23 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { reachRepo, type RepoAddressDeps } from "../../../broker/engine/repo_address.ts";
 import { Dialer } from "../../../broker/egress/dialer.ts";
+import type { GitSetting } from "../../../broker/git/reached_url.ts";
+import { systemClock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
+import { writeProgram } from "../../support/programs.ts";
 import { BrokerBench } from "./bench.ts";
 
 const PUBLIC = "93.184.215.14";
 
-function deps(addresses: Record<string, string[]>, env: Record<string, string> = {}): RepoAddressDeps {
+function deps(
+  addresses: Record<string, string[]>,
+  env: Record<string, string> = {},
+  settings: readonly GitSetting[] = [],
+): RepoAddressDeps {
   const resolve = (host: string) => Promise.resolve(addresses[host] ?? []);
   const dialer = new Dialer({ clock: new VirtualClock(), resolve, own_addresses: () => ["203.0.114.9"] });
-  return { dialer, credentials: { env } };
+  return { dialer, credentials: { env, settings }, clock: systemClock };
 }
 
 const over = (repo: string) => ({ repo, over_network: true }) as const;
@@ -26,6 +33,48 @@ Deno.test("a repository over the network has a public name, and git is bound to 
     "8443",
   ]);
   assertEquals(await reached("git@git.example.com:o/r"), []);
+});
+
+/** The end of the command by which git starts ssh: what binds it. */
+async function sshFor(repo: string, { addresses = [PUBLIC], config = "", own = "ssh" } = {}): Promise<string> {
+  const folder = await Deno.makeTempDir();
+  try {
+    await Deno.writeTextFile(`${folder}/config`, config);
+    const command = own === "ssh" ? `/usr/bin/ssh -F ${folder}/config` : own;
+    const found = deps({ "git.example.com": addresses }, {}, [["core.sshcommand", command]]);
+    const { credentials } = await reachRepo(found, over(repo), "fetch");
+    return credentials.env.GIT_SSH_COMMAND!.replace(/^.*-oPermitLocalCommand=no ?/, "");
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+const NO_SSH = await Deno.stat("/usr/bin/ssh").then(() => false, () => true);
+
+Deno.test({
+  name: `ssh is bound to the checked address, and knows the host's key by its name${NO_SSH ? ": ignored, no ssh" : ""}`,
+  ignore: NO_SSH,
+  fn: async () => {
+    const [scp, url] = ["git@git.example.com:o/r", "ssh://git@git.example.com:2222/o/r"];
+    const bound = `-oHostName=${PUBLIC} '-oHostKeyAlias=git.example.com'`;
+    assertEquals(await sshFor(scp), bound);
+    assertEquals(await sshFor(url), `-oHostName=${PUBLIC} '-oHostKeyAlias=[git.example.com]:2222'`);
+    const six = "2606:2800:21f:cb07:6820:80da:af6b:8b2c";
+    assertEquals(await sshFor(scp, { addresses: [six, PUBLIC] }), bound);
+    assertEquals(await sshFor(scp, { addresses: [six] }), bound.replace(PUBLIC, six));
+    const configured = "Host git.example.com\n  Port 2222\n  IdentityFile ~/.ssh/other\n";
+    assertEquals(
+      await sshFor(scp, { config: configured }),
+      bound.replace(/'.*'/, "'-oHostKeyAlias=[git.example.com]:2222'"),
+    );
+    const alias = "Host git.example.com\n  HostKeyAlias known\n";
+    assertEquals(await sshFor(scp, { config: alias }), bound.replace(/'.*'/, "'-oHostKeyAlias=known'"));
+    // What the operator has arranged counts.
+    for (const more of ["HostName ssh.example.net", "ProxyCommand /bin/nc %h %p", "ProxyJump jump.example.net"]) {
+      assertEquals(await sshFor(scp, { config: `Host git.example.com\n  ${more}\n` }), "", more);
+    }
+    assertEquals(await sshFor(scp, { own: "/opt/corporate-ssh" }), "/opt/corporate-ssh");
+  },
 });
 
 Deno.test("repositories of the host and its networks are refused over the network alone", async () => {
@@ -109,5 +158,29 @@ Deno.test("what a git server answers reaches no one who submits over the network
   const closed = await bench.reaches((await bench.engine.submit(order, { over_network: true })).id);
   assertEquals([closed.outcome, closed.reason!.includes(missing)], [open.outcome, false]);
   assertStringIncludes(closed.reason!, "git.example.com/o/r");
-  assertEquals(bench.lines.filter((line) => line.includes("clone_failed") && line.includes(missing)).length, 1);
+  assertEquals(bench.lines.filter((line) => line.includes("code_host_failed") && line.includes(missing)).length, 1);
+});
+
+Deno.test("what a git server says to an approved push is in the log alone, too", async () => {
+  await using bench = await BrokerBench.prepare();
+  const { origin } = bench.git;
+  const hook = `${origin}/hooks/pre-receive`;
+  await writeProgram(hook, "#!/bin/sh\necho the-words-of-a-server >&2\nexit 1\n");
+  Deno.writeTextFileSync(
+    `${bench.home}/.gitconfig`,
+    `[url "file://${origin}"]\n\tinsteadOf = https://git.example.com/o/r\n`,
+  );
+  await bench.serve();
+  const order = { repo: "https://git.example.com/o/r", instruction: "Say hello" };
+  for (const submitter of [{}, { over_network: true } as const]) {
+    const { id } = await bench.engine.submit(order, submitter);
+    const { gate } = await bench.reaches(id, "awaiting_approval");
+    await bench.engine.approve(id, { diff_sha256: gate!.diff_sha256, acknowledge: [] });
+    const { reason = "" } = await bench.reaches(id, "push_failed");
+    const open = !("over_network" in submitter);
+    assertEquals(reason.includes("the-words-of-a-server"), open, reason);
+    if (!open) assertStringIncludes(reason, "Cannot push to git.example.com/o/r: ");
+  }
+  const logged = bench.lines.filter((line) => line.includes("code_host_failed"));
+  assertEquals(logged.map((line) => line.includes("the-words-of-a-server")), [true]);
 });
