@@ -187,7 +187,7 @@ async function openHost(options: OpenOptions): Promise<Host> {
   const prices = await openPrices(home, resolved, clock);
   const empty_dir = await emptyDirectory(`${taskdHome(home)}/empty`);
   const programs = { ...PROGRAM_PATHS, ...options.programs };
-  const git = new Git({ home: empty_dir, clock, places: programs.git });
+  const git = new Git({ home: empty_dir, clock, places: programs.git, run_hooks_of: settings.run_hooks_of });
   await git.version();
   const gh_path = programs.gh.find(isFile);
   if (settings.ci.watch && gh_path === undefined) {

@@ -14,6 +14,8 @@ export interface ProcessOptions {
   /** Working directory, absolute. */
   cwd: string;
   stdin?: Uint8Array | undefined;
+  /** What the system holds it to, and each program that it starts. */
+  limits?: ProcessLimits;
   /** Milliseconds after which it is killed. */
   deadline_ms: number;
   /** Bytes of output that are taken. */
@@ -25,6 +27,16 @@ export interface ProcessOptions {
   signal?: AbortSignal | undefined;
   clock: Clock;
   attempted: string;
+}
+
+/** Limits of each process alone; the system keeps them also when this process is gone. */
+export interface ProcessLimits {
+  /** Seconds of processor time; then signal 24 ends it. */
+  cpu_s: number;
+  /** Bytes of memory that it may write to; more is refused. Files that it only reads by mapping them do not count. */
+  memory_bytes?: number;
+  /** Bytes of the largest file that it writes; then signal 25 ends it. */
+  file_bytes?: number;
 }
 
 export interface ProcessResult {
@@ -87,11 +99,12 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   }
 }
 
-function start(path: string, { args, env, cwd, attempted }: ProcessOptions): Deno.ChildProcess {
+function start(path: string, { args, env, cwd, attempted, limits }: ProcessOptions): Deno.ChildProcess {
   try {
     // A group of its own: git's helpers (ssh, remote-https) die with it, and no terminal is there to prompt on.
-    return new Deno.Command(path, {
-      args: [...args],
+    const limited = limits === undefined ? { program: path, args } : withLimits(path, args, limits);
+    return new Deno.Command(limited.program, {
+      args: [...limited.args],
       env: { ...env },
       clearEnv: true,
       cwd,
@@ -103,6 +116,27 @@ function start(path: string, { args, env, cwd, attempted }: ProcessOptions): Den
   } catch (error) {
     throw fileError(error, `${attempted}: cannot start ${path}`);
   }
+}
+
+/** POSIX has it there; the runtime cannot limit what it starts. */
+const SHELL = "/bin/sh";
+/** Between signal 24, of which a report is left, and the signal that nothing outlives. */
+const CPU_GRACE_S = 5;
+
+/** A program under limits of the system: a shell sets them and becomes the program. */
+function withLimits(path: string, args: readonly string[], { cpu_s, memory_bytes, file_bytes }: ProcessLimits) {
+  // One that cannot be set is lower already.
+  const set = (option: string, value: number) =>
+    `{ ulimit ${option} ${value} 2>/dev/null || [ "$(ulimit ${option})" != unlimited ]; }`;
+  const script = [
+    set("-t", cpu_s + CPU_GRACE_S),
+    `{ ulimit -S -t ${cpu_s} 2>/dev/null || :; }`,
+    // In KiB, and in blocks of 512 bytes.
+    ...memory_bytes === undefined ? [] : [set("-d", Math.ceil(memory_bytes / 1_024))],
+    ...file_bytes === undefined ? [] : [set("-f", Math.ceil(file_bytes / 512))],
+    'exec "$0" "$@"',
+  ].join(" && ");
+  return { program: SHELL, args: ["-c", script, path, ...args] };
 }
 
 function killGroup(child: Deno.ChildProcess): void {

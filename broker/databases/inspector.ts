@@ -168,9 +168,9 @@ async function runInspector<T>(
   const { attempted, work_dir, signal, deadline_ms, query } = run;
   const module = import.meta.resolve("./inspector_main.ts");
   const args = helperArgs({ name: "inspector", module, folders: ["."], heap_mib: HEAP_MIB });
-  const { code, stdout, stderr } = await runProcess("/bin/sh", {
-    // The system's own limit holds also when the broker is gone.
-    args: ["-c", `ulimit -t ${CPU_S} && exec "$0" "$@"`, deno_path, ...args],
+  const { code, stdout, stderr } = await runProcess(deno_path, {
+    args,
+    limits: { cpu_s: CPU_S },
     env: helperEnv(deno_cache_dir),
     cwd: work_dir,
     stdin: query,

@@ -2,6 +2,7 @@
  * The operator's credentials for git, picked out of the environment for clone and push alone.
  */
 
+import { shellWord } from "../../lib/text/shell_word.ts";
 import { type GitSetting, reachedUrl } from "./reached_url.ts";
 import type { RepoUrl } from "./repo_url.ts";
 
@@ -89,7 +90,7 @@ export function operatorCredentials(url: RepoUrl, sources: CredentialSources): G
   if (env.SSL_CERT_FILE !== undefined) env.GIT_SSL_CAINFO = env.SSL_CERT_FILE;
   const helper = gh_path === undefined
     ? []
-    : [`credential.${url.transport}://${url.host}.helper=!${shellQuoted(gh_path)} auth git-credential`];
+    : [`credential.${url.transport}://${url.host}.helper=!${shellWord(gh_path)} auth git-credential`];
   Object.assign(env, settingsEnv(of("credential.", "http.")));
   const headers = of("http.").filter(([key]) => key.endsWith("extraheader")).map(([, value]) => value);
   return { env, config: helper, secrets: [...TOKEN_VARIABLES.flatMap((name) => env[name] ?? []), ...headers] };
@@ -109,9 +110,4 @@ export function picked(
   names: readonly string[],
 ): Record<string, string> {
   return Object.fromEntries(names.flatMap((name) => env[name] === undefined ? [] : [[name, env[name]]]));
-}
-
-/** A path as one word of a shell, whatever is in it. */
-export function shellQuoted(path: string): string {
-  return `'${path.replaceAll("'", "'\\''")}'`;
 }

@@ -4,7 +4,8 @@
  * Nothing in a repository, a work tree, the operator's configuration or the environment can make git run a
  * program: the environment is built here, no configuration file but the git directory's own is read, hooks, monitors,
  * filters, external diffs, signing, pagers and prompts are off, and no transport is open unless a call names it. A call
- * of a remote gets what the operator has set for that: see `operator_settings.ts`.
+ * of a remote gets what the operator has set for that: see `operator_settings.ts`. The system holds every call to limits
+ * of memory, processor time and written bytes.
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
@@ -13,9 +14,10 @@ import { sanitizeText } from "../../lib/text/sanitize.ts";
 import type { GitCredentials } from "./credentials.ts";
 import { hideSecrets } from "../../lib/text/secrets.ts";
 import { gitError } from "./git_failure.ts";
-import { type ProcessResult, runProcess } from "../../lib/process.ts";
-import { redactUserinfo, type RepoTransport } from "./repo_url.ts";
-import { INSTALL_GIT, MIN_GIT_VERSION } from "./min_version.ts";
+import { servedArguments } from "./local_repository.ts";
+import { type ProcessLimits, type ProcessResult, runProcess } from "../../lib/process.ts";
+import { redactUserinfo, type RepoUrl } from "./repo_url.ts";
+import { INSTALL_GIT, parseGitVersion } from "./min_version.ts";
 
 /** Where git may be, most usual place first. Absolute: a PATH may lead into a work tree. */
 export const GIT_PATHS: readonly string[] = ["/usr/bin/git", "/usr/local/bin/git", "/opt/homebrew/bin/git"];
@@ -44,8 +46,12 @@ export interface GitRunOptions {
   /** Takes the output as it comes; then none is kept, and there may be any amount of it. */
   onOutput?: (chunk: Uint8Array) => void;
   signal?: AbortSignal | undefined;
-  /** Opens one transport, for this command alone. */
-  transport?: RepoTransport;
+  /** The remote that is called: opens its transport, for this command alone. */
+  remote?: RepoUrl;
+  /** Looks for the repository from where the command goes by `-C`, as git does by itself. */
+  searches?: boolean;
+  /** In the place of what {@linkcode LIMITS} has. */
+  limits?: Partial<ProcessLimits>;
   /** The operator's credentials, for this command alone: clone and push. */
   credentials?: GitCredentials;
   /** More `key=value` settings. */
@@ -60,7 +66,15 @@ export interface GitOptions {
   /** An empty directory, absolute: git's HOME and working directory. */
   home: string;
   clock?: Clock;
+  /** Absolute paths of repositories of this machine whose own hooks and settings may run programs, by the operator's word. */
+  run_hooks_of?: readonly string[];
 }
+
+/**
+ * What each process of git may take. A shallow fetch of the largest public repositories stays below a quarter of it; a
+ * repository made to take more takes as much as it gets.
+ */
+export const LIMITS: ProcessLimits = { cpu_s: 600, memory_bytes: 2 * 2 ** 30, file_bytes: 8 * 2 ** 30 };
 
 /** A large repository on a slow disk. */
 const DEFAULT_DEADLINE_MS = 10 * 60_000;
@@ -76,6 +90,8 @@ const NO_HELPER = "credential.helper=";
 const CONFIG: readonly string[] = [
   "core.hooksPath=/dev/null",
   "core.fsmonitor=false",
+  // Packs are mapped piece by piece, so that one of any size can be read.
+  "core.packedGitWindowSize=32m",
   "core.attributesFile=/dev/null",
   "core.excludesFile=/dev/null",
   "core.untrackedCache=false",
@@ -105,6 +121,8 @@ const CONFIG: readonly string[] = [
   "maintenance.auto=false",
   "transfer.fsckObjects=true",
   "fetch.fsckObjects=true",
+  // Always one file, however little comes: its limit is the limit of what is received.
+  "fetch.unpackLimit=1",
   "protocol.allow=never",
   "protocol.ext.allow=never",
   // A redirection would carry the request, and perhaps credentials, to a host that was not pinned.
@@ -118,6 +136,7 @@ export class Git {
   readonly path: string;
   readonly home: string;
   readonly clock: Clock;
+  readonly #run_hooks_of: readonly string[];
   #version: Promise<string> | undefined;
 
   /** @throws {TaskdError} `not_found` when there is no git. */
@@ -125,6 +144,7 @@ export class Git {
     this.path = findGit(options.places);
     this.home = options.home;
     this.clock = options.clock ?? systemClock;
+    this.#run_hooks_of = options.run_hooks_of ?? [];
   }
 
   /** @throws {TaskdError} `git_failed` when it is too old to be run safely. */
@@ -134,10 +154,8 @@ export class Git {
 
   async #askVersion(): Promise<string> {
     const text = await this.text(["--version"], { attempted: "Cannot ask git for its version" });
-    const [, version, major, minor] = /^git version ((\d+)\.(\d+)\S*)/.exec(text) ?? [];
-    const [least_major, least_minor] = MIN_GIT_VERSION;
-    const [has_major, has_minor] = [Number(major), Number(minor)];
-    if (has_major > least_major || has_major === least_major && has_minor >= least_minor) return version!;
+    const found = parseGitVersion(text);
+    if (found?.is_new === true) return found.version;
     throw new TaskdError("git_failed", `Cannot use ${this.path}: ${JSON.stringify(text.slice(0, 100))} is too old`, {
       hint: INSTALL_GIT,
     });
@@ -162,16 +180,25 @@ export class Git {
 
   /** Runs a command whose exit code the caller reads. Its output is free of secrets and of control characters. */
   async tryRun(args: readonly string[], options: GitRunOptions): Promise<ProcessResult> {
-    const { repository, credentials, transport, stdin, signal } = options;
+    const { repository, credentials, remote, stdin, signal, attempted, deadline_ms } = options;
     const config = [
       // Helpers in the environment begin with this setting themselves: behind them it would take them away.
       ...CONFIG.filter((setting) => setting !== NO_HELPER || credentials?.env.GIT_CONFIG_COUNT === undefined),
-      ...transport === undefined ? [] : [`protocol.${transport}.allow=always`],
+      ...remote === undefined ? [] : [`protocol.${remote.transport}.allow=always`],
       ...credentials?.config ?? [],
       ...options.config ?? [],
     ];
+    const called = remote?.transport !== "file" ? args : await servedArguments(this, {
+      args,
+      url: remote,
+      run: { attempted, signal, deadline_ms },
+      config: CONFIG,
+      durable: DURABLE,
+      run_hooks_of: this.#run_hooks_of,
+    });
     const result = await runProcess(this.path, {
-      args: [...config.flatMap((setting) => ["-c", setting]), ...args],
+      args: [...config.flatMap((setting) => ["-c", setting]), ...called],
+      limits: { ...LIMITS, ...options.limits },
       env: {
         // Credential helpers are looked for here, too.
         PATH: "/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin",
@@ -185,22 +212,27 @@ export class Git {
         GIT_NO_REPLACE_OBJECTS: "1",
         GIT_LITERAL_PATHSPECS: "1",
         GIT_CEILING_DIRECTORIES: "/",
+        GIT_NO_LAZY_FETCH: "1",
         GIT_SSH_COMMAND: "/bin/false",
-        ...repositoryEnv(repository),
+        ...options.searches === true ? {} : repositoryEnv(repository),
         ...credentials?.env,
         ...options.env,
       },
       cwd: this.home,
-      deadline_ms: options.deadline_ms ?? DEFAULT_DEADLINE_MS,
+      deadline_ms: deadline_ms ?? DEFAULT_DEADLINE_MS,
       max_bytes: options.max_bytes ?? DEFAULT_MAX_BYTES,
       on_excess: options.on_excess ?? "refuse",
       ...options.onOutput === undefined ? {} : { onOutput: options.onOutput },
       clock: this.clock,
-      attempted: options.attempted,
+      attempted,
       stdin,
       signal,
     });
-    return { ...result, stderr: cleaned(result.stderr, credentials?.secrets ?? []) };
+    const stderr = cleaned(result.stderr, credentials?.secrets ?? []);
+    return {
+      ...result,
+      stderr: result.code > 128 ? `${stderr}\nfatal: git died of signal ${result.code - 128}` : stderr,
+    };
   }
 }
 

@@ -4,7 +4,16 @@
 
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 
-export type GitFailure = "auth" | "not_found" | "network" | "moved" | "ownership" | "corrupt" | "no_space" | "other";
+export type GitFailure =
+  | "auth"
+  | "not_found"
+  | "network"
+  | "moved"
+  | "ownership"
+  | "limit"
+  | "corrupt"
+  | "no_space"
+  | "other";
 
 interface Kind {
   failure: GitFailure;
@@ -22,6 +31,15 @@ const KINDS: readonly Kind[] = [
     code: "no_space",
     meaning: "the disk is full",
     hint: "Free space on the disk, then try again",
+  },
+  {
+    failure: "limit",
+    // SIGXCPU and SIGXFSZ by Linux's numbers, which macOS has too; git with the memory it was refused.
+    pattern:
+      /died of signal (?:24|25)\b|[Oo]ut of memory|Cannot allocate memory|unable to create (?:threaded|thread)|File too large/,
+    code: "too_large",
+    meaning: "the repository takes more memory, time or space than git is given",
+    hint: "Use a smaller repository; docs/explanation/approval.md has the limits",
   },
   {
     failure: "auth",

@@ -80,8 +80,8 @@ export class Mirrors {
       using _use = await this.#hold(path, remote.signal);
       await this.#prepare(git, path, url, remote);
       const args = fetchArguments(url, "--depth=1", `+${target}:refs/taskd/tips/${target}`);
-      // Always as a pack, however small: what is linked is never written again.
-      await git.run(within(path, args), { ...remote, config: ["fetch.unpackLimit=1"], repository: { git_dir: path } });
+      // As a pack, like every fetch: what is linked is never written again.
+      await git.run(within(path, args), { ...remote, repository: { git_dir: path } });
       await refuseBroken(git, path, remote);
       await linkObjects(path, git_dir);
     } catch (error) {

@@ -11,9 +11,9 @@
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { verifyCommit } from "./commit.ts";
-import { type GitCredentials, shellQuoted } from "./credentials.ts";
+import type { GitCredentials } from "./credentials.ts";
 import { classifyGitFailure, gitError } from "./git_failure.ts";
-import { DURABLE, type Git } from "./git.ts";
+import type { Git } from "./git.ts";
 import type { ProcessResult } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
 import { baseStanding } from "./base_standing.ts";
@@ -194,17 +194,18 @@ async function tryPush(git: Git, branch: string, options: PushOptions): Promise<
       "--no-follow-tags",
       "--no-signed",
       "--recurse-submodules=no",
-      // A repository of this machine is written by a git that has none of these settings.
-      ...url.transport === "file"
-        ? [`--receive-pack=${shellQuoted(git.path)} ${DURABLE.map((set) => `-c ${set}`).join(" ")} receive-pack`]
-        : [],
       // The name has to be free at the very moment; nothing is ever overwritten or moved.
       `--force-with-lease=${ref}:`,
       "--",
       url.clone_url,
       `${commit}:${ref}`,
       // What the host has is asked for: when its branch has moved on, it is sent this change and not the whole tree.
-    ], { ...remote, repository: { git_dir }, config: ["push.negotiate=true"] });
+    ], {
+      ...remote,
+      repository: { git_dir },
+      // At a path there is nothing to save, and git would ask by a call of its own.
+      config: url.transport === "file" ? [] : ["push.negotiate=true"],
+    });
     const refusal = evaluatePush(result, ref, attempted);
     if (refusal?.kind === "transient" || refusal?.kind === "cut_off") return refusal;
     const found = await remoteCommit(git, branch, options);

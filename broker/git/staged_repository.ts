@@ -139,7 +139,7 @@ export function remoteOptions(
 ): GitRunOptions {
   return {
     attempted,
-    transport: url.transport,
+    remote: url,
     ...credentials === undefined ? {} : { credentials },
     deadline_ms,
     signal,

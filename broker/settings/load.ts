@@ -122,7 +122,9 @@ function readGiven(file: YamlFile, expand: Expand): Map<SettingPath, GivenSettin
 
 function expanding(schema: v.GenericSchema, expand: Expand): v.GenericSchema {
   if (!traitsOf(schema).is_path) return schema;
-  return v.pipe(v.unknown(), v.transform((value) => typeof value === "string" ? expand(value) : value), schema);
+  const expanded = (value: unknown) => typeof value === "string" ? expand(value) : value;
+  const all = (value: unknown) => Array.isArray(value) ? value.map(expanded) : expanded(value);
+  return v.pipe(v.unknown(), v.transform(all), schema);
 }
 
 /** One object of values by dotted path: `a.b` becomes `{ a: { b } }`. */

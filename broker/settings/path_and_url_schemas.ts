@@ -5,7 +5,7 @@
 import * as v from "valibot";
 import { classifyAddress, parseAddress } from "../egress/address_class.ts";
 import { canonicalHost } from "../egress/host_name.ts";
-import { check, text, textLike, withHint } from "./value_schemas.ts";
+import { check, list, text, textLike, withHint } from "./value_schemas.ts";
 import { MAX_SOCKET_PATH_BYTES, MAX_SOCKET_PATH_BYTES_OF } from "../../lib/socket_path.ts";
 
 /** The longest path: Linux allows 4096 bytes with the final NUL. */
@@ -23,6 +23,10 @@ function path(type: string, max_bytes: number) {
 }
 
 export const PATH = path("path", MAX_PATH_BYTES);
+export const PATHS = v.pipe(
+  list(PATH, "must be a list of paths", 200),
+  v.metadata({ type: "list of paths", is_path: true }),
+);
 export const SOCKET_PATH = path(
   `path, at most ${MAX_SOCKET_PATH_BYTES_OF.linux} bytes (macOS: ${MAX_SOCKET_PATH_BYTES_OF.darwin})`,
   MAX_SOCKET_PATH_BYTES,

@@ -348,6 +348,14 @@ const TABLE = {
     built_in: MAX_FILE_BYTES,
     doc: "A larger file of a work tree, in bytes, is left out of the change, and the approver has to acknowledge that.",
   },
+  run_hooks_of: {
+    value: places.PATHS,
+    built_in: [],
+    doc:
+      "Repositories on this machine whose own hooks and settings may run programs as you when a task is staged from " +
+      "them or pushed to them; of all others nothing runs.",
+    example: ["run_hooks_of: [/srv/git/shop.git]"],
+  },
   "profiles.repos": {
     value: PROFILES,
     built_in: {},

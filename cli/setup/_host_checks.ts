@@ -5,18 +5,17 @@ import { freeBytes } from "../../lib/fs.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
-import { INSTALL_GIT, MIN_GIT_VERSION } from "../../broker/git/min_version.ts";
+import { INSTALL_GIT, parseGitVersion } from "../../broker/git/min_version.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 
 export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise<HostCheck> {
   const path = findProgram("git", places);
   if (path === undefined) return fail("git", `not found at ${places.git.join(", ")}`, INSTALL_GIT);
   const { stdout } = await ask(path, ["--version"]);
-  const [, version, major, minor] = /git version ((\d+)\.(\d+)\S*)/.exec(stdout) ?? [];
-  if (version === undefined) return fail("git", `${path} does not report its version`, INSTALL_GIT);
-  const [min_major, min_minor] = MIN_GIT_VERSION;
-  const isNew = Number(major) > min_major || Number(major) === min_major && Number(minor) >= min_minor;
-  return isNew ? ok("git", `${version} at ${path}`) : fail("git", `${version} at ${path} is too old`, INSTALL_GIT);
+  const found = parseGitVersion(stdout);
+  if (found === undefined) return fail("git", `${path} does not report its version`, INSTALL_GIT);
+  const { version, is_new } = found;
+  return is_new ? ok("git", `${version} at ${path}`) : fail("git", `${version} at ${path} is too old`, INSTALL_GIT);
 }
 
 /** The code host's program. Without it, tasks are pushed and no pull request is opened. */

@@ -37,6 +37,8 @@ export interface BenchOptions {
   env?: Record<string, string>;
   /** Where the host's programs may be; by default there is no gh. */
   programs?: ServeBrokerOptions["programs"];
+  /** Whether the repository's own hooks run: by default none of a repository at a path does. */
+  runs_hooks?: boolean;
 }
 
 /** Writes one file and ends, once. */
@@ -97,6 +99,7 @@ export class BrokerBench implements AsyncDisposable {
     const text = `runtime: deno
 default_agent: agent_d
 push_retry_backoff: 0s
+run_hooks_of: [${this.#options.runs_hooks === true ? this.git.origin : ""}]
 broker:
   socket: ${this.root}/s/taskd.sock
 compat:

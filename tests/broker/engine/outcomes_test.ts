@@ -190,7 +190,7 @@ longTest("a branch name that is taken leads to the next one, and nothing there i
 });
 
 Deno.test("a push that the repository refuses waits as push_failed with the repository's words", async () => {
-  await using bench = await BrokerBench.start();
+  await using bench = await BrokerBench.start({ runs_hooks: true });
   const hook = `${bench.git.origin}/hooks/pre-receive`;
   await writeProgram(hook, "#!/bin/sh\necho 'no robots' >&2\nexit 1\n");
   const done = await bench.pushed();

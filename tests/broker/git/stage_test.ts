@@ -137,14 +137,20 @@ Deno.test("hooks, monitors and configuration of the operator and of the reposito
   assert((await Deno.stat(origin)).isDirectory);
 });
 
-Deno.test("a git that would read the operator's settings is refused by its version", async () => {
+Deno.test("a git that is older than the fixes that are relied on is refused by its version", async () => {
   await using bench = await GitBench.start();
   const path = join(bench.root, "old-git");
-  for (const [says, fine] of [["2.31.8", false], ["1.9", false], ["x", false], ["2.32.0", true], ["3.0.rc1", true]]) {
+  for (const says of ["2.39.4", "2.39.5.windows.1", "2.40.0", "2.43.0", "3.0.rc1"]) {
+    assertEquals(await versionOf(says), says);
+  }
+  for (const says of ["2.31.8", "2.39.3", "2.39", "2.4.50", "1.99.9", "x"]) {
+    const { message, hint } = await assertRejects(() => versionOf(says), TaskdError, "too old");
+    assert(message.includes(says) && hint === "Install git 2.39.4 or newer", `${message}: ${hint}`);
+  }
+
+  async function versionOf(says: string): Promise<string> {
     await writeProgram(path, `#!/bin/sh\necho git version ${says}\n`);
-    const git = new Git({ places: [path], home: bench.git.home });
-    if (fine) assertEquals(await git.version(), says);
-    else await assertRejects(() => git.version(), TaskdError, "too old");
+    return await new Git({ places: [path], home: bench.git.home }).version();
   }
 });
 
