@@ -285,7 +285,7 @@ async function openEngine(
     clock,
     programs: notifyPrograms(host.programs),
   });
-  cleanup.defer(() => notifier.idle());
+  cleanup.defer(() => notifier.close());
   return await Engine.open({
     resolved,
     tasks,
@@ -301,11 +301,16 @@ async function openEngine(
         root: `${settings.cache_root}/mirrors`,
         quota_bytes: quotaBytes(settings.mirror_quota_gb),
         clock,
-        endProcesses: (isOne) => endProcesses(clock, (all) => all.filter((one) => isOne(one.command_line))),
+        endProcesses: (isOne, signal) =>
+          endProcesses(clock, (all) => all.filter((one) => isOne(one.command_line)), { signal }),
         onWarning: (message) => log("warn", "mirror", message),
       }),
     }),
-    credentials: { env: operator_env, settings: await readGitSettings(git, operator_env), ...(gh_path && { gh_path }) },
+    credentials: {
+      env: operator_env,
+      settings: await readGitSettings(git, operator_env, host.signal),
+      ...(gh_path && { gh_path }),
+    },
     ...(gh && { code_host: gh }),
     credentialProblem: lanes.credentialProblem,
     setup: setupRunner({ settings, runtime, runtime_version, cache, git, clock }),

@@ -24,7 +24,8 @@ export interface ProcessOptions {
   on_excess?: "refuse" | "cut";
   /** Takes the output as it comes; then none is kept, and there may be any amount of it. */
   onOutput?: (chunk: Uint8Array) => void;
-  signal?: AbortSignal | undefined;
+  /** Ends it at once. Named by every caller: undefined is for what has to be done whatever else is ended. */
+  signal: AbortSignal | undefined;
   clock: Clock;
   attempted: string;
 }

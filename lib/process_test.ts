@@ -12,6 +12,7 @@ function shell(script: string, options: Partial<ProcessOptions> = {}) {
     max_bytes: 1_000,
     clock: systemClock,
     attempted: "Cannot run",
+    signal: undefined,
     ...options,
   });
 }
@@ -107,6 +108,7 @@ Deno.test("input that is not read is no failure, and a missing program is one", 
     max_bytes: 1,
     clock: systemClock,
     attempted: "Cannot run",
+    signal: undefined,
   });
   assertEquals((await assertRejects(() => missing, TaskdError)).code, "not_found");
 });
@@ -121,4 +123,45 @@ Deno.test("output that is taken as it comes has no bound, is not kept, and an er
     };
     await assertRejects(() => shell(script, { onOutput }), TaskdError, "not this");
   });
+});
+
+const MIB = 1 << 20;
+
+Deno.test("limits hold a program and what it starts: processor time, memory, bytes of a file", async () => {
+  const file = await Deno.makeTempFile();
+  const fill = `head -c ${2 * MIB} /dev/zero > ${file}`;
+  const hog = "exec perl -e '$x = \"x\" x (200 << 20); print length $x'";
+  const rows: [string, Partial<ProcessOptions>, (code: number) => boolean][] = [
+    ["while :; do :; done", { limits: { cpu_s: 1 } }, (code) => code === 128 + 24],
+    ["(while :; do :; done); exit $?", { limits: { cpu_s: 1 } }, (code) => code === 128 + 24],
+    [hog, { limits: { cpu_s: 60, memory_bytes: 100 * MIB } }, (code) => code !== 0],
+    [hog, { limits: { cpu_s: 60, memory_bytes: 600 * MIB } }, (code) => code === 0],
+    [fill, { limits: { cpu_s: 60, file_bytes: MIB } }, (code) => code === 128 + 25],
+    [fill, { limits: { cpu_s: 60, file_bytes: 3 * MIB } }, (code) => code === 0],
+    // The program has its own number, arguments and input, and no limit more.
+    ['read line; [ "$line" = given ] && [ "$(ulimit -d)" = unlimited ]', {
+      limits: { cpu_s: 60 },
+      stdin: new TextEncoder().encode("given\n"),
+    }, (code) => code === 0],
+  ];
+  for (const [script, options, isRight] of rows) {
+    const { code, stderr } = await shell(script, options);
+    assert(isRight(code), `${script}: ${code} ${stderr}`);
+  }
+  await Deno.remove(file);
+});
+
+Deno.test("a limit that is lower already stays, and keeps no program from its start", async () => {
+  const inner = `import { runProcess } from ${JSON.stringify(import.meta.resolve("./process.ts"))};
+    import { systemClock } from ${JSON.stringify(import.meta.resolve("./clock.ts"))};
+    const { stdout } = await runProcess("/bin/sh", { args: ["-c", "ulimit -t; ulimit -f"], env: {}, cwd: "/",
+      deadline_ms: 60_000, max_bytes: 1_000, clock: systemClock, attempted: "x", signal: undefined,
+      limits: { cpu_s: 1_000, file_bytes: 1 << 30 } });
+    console.log(new TextDecoder().decode(stdout).trim().split("\\n").join(" "));`;
+  const { stdout } = await new Deno.Command("/bin/sh", {
+    // As a user who may not raise it again.
+    args: ["-c", 'ulimit -t 500; ulimit -f 1000; exec "$0" "$@"', Deno.execPath(), "eval", "--no-lock", inner],
+  }).output();
+  const [cpu_s] = new TextDecoder().decode(stdout).trim().split(" ");
+  assert(Deno.uid() === 0 ? cpu_s === "1000" : cpu_s === "500", `${cpu_s}`);
 });

@@ -54,6 +54,8 @@ export async function removeTree(path: string, clock: Clock = systemClock): Prom
       on_excess: "cut",
       clock,
       attempted,
+      // It takes away what was ended.
+      signal: undefined,
     });
     return code === 0 ? "" : stderr.trim().split("\n").at(-1) || `${program} ended with code ${code}`;
   }

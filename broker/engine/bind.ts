@@ -85,12 +85,17 @@ function boundDatabases(record: TaskRecord): Binding["databases"] {
 export async function requireBoundCommit(
   git: Git,
   record: TaskRecord,
-  { git_dir, commit, remote }: { git_dir: string; commit: string; remote: string },
+  { git_dir, commit, remote, signal }: {
+    git_dir: string;
+    commit: string;
+    remote: string;
+    signal: AbortSignal | undefined;
+  },
 ): Promise<void> {
   const { gate, diff_sha256 = "" } = record;
   if (gate?.binding === undefined) return;
   const { binding } = gate;
-  const run = { repository: { git_dir }, attempted: "Cannot read the commit" };
+  const run = { repository: { git_dir }, attempted: "Cannot read the commit", signal };
   const text = new TextDecoder().decode((await git.run(["cat-file", "commit", commit], run)).stdout);
   const head = text.slice(0, text.indexOf("\n\n") + 1);
   const [, tree = "", base_commit = ""] = /^tree (\w+)\nparent (\w+)\nauthor /.exec(head) ?? [];
@@ -102,7 +107,7 @@ export async function requireBoundCommit(
     repository: remote,
     base: { ...binding.base, commit: base_commit, tree: base_tree },
     tree,
-    change_sha256: await changeDigest(git, git_dir, { base_commit, base_tree, tree }),
+    change_sha256: await changeDigest(git, git_dir, { base_commit, base_tree, tree }, signal),
     commit_message: message.slice(0, -last.length),
     pull_request: boundPullRequest(record),
     databases: boundDatabases(record),

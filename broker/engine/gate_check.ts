@@ -29,5 +29,6 @@ async function alteration(deps: EngineDeps, task: Task): Promise<string | undefi
       throw error;
     }
   }
-  return await stagedProblem(deps, task);
+  // A person waits for the answer, and git has a deadline.
+  return await stagedProblem(deps, task, undefined);
 }

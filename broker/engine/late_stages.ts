@@ -100,10 +100,11 @@ export class LateStages {
     }
   }
 
-  /** One round; false when the broker stops before it has begun: then it is the next one's. */
+  /** One round; false when the broker stops before it is over: then it is the next one's, which asks the remote first. */
   async #round(task: Task): Promise<boolean> {
     if (this.#shared.over.aborted) return false;
-    const move = await landApproved(this.#deps, task);
+    const move = await landApproved(this.#deps, task, this.#shared.over);
+    if (move === undefined) return false;
     // Not needed any more once the remote has the change, and it is the remote that knows.
     if (move.to !== "push_failed" && move.to !== "awaiting_approval") await this.#removeScratch(task);
     await this.#write(task, move);
@@ -246,7 +247,7 @@ export class LateStages {
       case "unpushed":
         return void unpushed.push(task);
       case "kept": {
-        const problem = await gateProblem(this.#deps, task);
+        const problem = await gateProblem(this.#deps, task, this.#shared.over);
         if (problem === undefined) return this.#shared.background.go(() => this.keepGate(task));
         const reason = `the change that waited cannot be pushed any more: ${problem}`;
         await task.move({ from: "awaiting_approval", to: "done", outcome: "cancelled", reason });

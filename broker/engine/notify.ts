@@ -68,6 +68,7 @@ export class DesktopNotifier {
   readonly #options: NotifierOptions;
   readonly #found: { path: string; program: NotifyProgram } | undefined;
   readonly #pending = new Set<Promise<void>>();
+  readonly #over = new AbortController();
 
   constructor(options: NotifierOptions) {
     this.#options = options;
@@ -96,6 +97,12 @@ export class DesktopNotifier {
     void shown.finally(() => this.#pending.delete(shown));
   }
 
+  /** Ends programs that have not shown theirs yet. */
+  async close(): Promise<void> {
+    this.#over.abort(new Error("the broker stops"));
+    await this.idle();
+  }
+
   async idle(): Promise<void> {
     await Promise.all(this.#pending);
   }
@@ -115,6 +122,7 @@ export class DesktopNotifier {
       on_excess: "cut",
       clock,
       attempted: `Cannot run ${path}`,
+      signal: this.#over.signal,
     });
     if (code !== 0) throw new Error(`${path} ended with ${code}: ${sanitizeLine(stderr.trim()).slice(0, 300)}`);
   }

@@ -14,12 +14,13 @@ export interface PushedBranch {
   branch: string;
   /** Where the work started; undefined for a tag or a commit. */
   base: string | undefined;
+  signal: AbortSignal;
 }
 
 export async function openPullRequest(
   { code_host, log }: Pick<EngineDeps, "code_host" | "log">,
   task: Task,
-  { url, branch, base }: PushedBranch,
+  { url, branch, base, signal }: PushedBranch,
 ): Promise<string | undefined> {
   // A path and a server on loopback are no code hosts.
   if (code_host === undefined || (url.transport !== "https" && url.transport !== "ssh")) return undefined;
@@ -36,9 +37,12 @@ export async function openPullRequest(
         title: titleOf(record),
         body: withDigest(pullRequestBody(record), record.diff_sha256 ?? ""),
         draft: record.draft === true,
+        signal,
       }));
     return opened.url;
   } catch (error) {
+    // The next broker opens it, or finds it.
+    signal.throwIfAborted();
     // The change is pushed, whatever happens here.
     const text = `no pull request was opened for ${branch}: ${messageOf(error)}`;
     log("warn", "no_pull_request", text, { task_id: task.id });

@@ -28,19 +28,21 @@ import { openPullRequest } from "./pull_request.ts";
  * One round for an approved change in `pushing`: what the code host does not have yet is pushed, then what the branch
  * store does not have yet is promoted.
  *
- * @returns The move that follows; it is not made yet. Whatever fails, the change is kept and waits.
+ * @param signal Ends programs that are under way: the broker stops. What they have done by then the next one asks for.
+ * @returns The move that follows; it is not made yet. Whatever fails, the change is kept and waits. Undefined when the
+ * signal has ended it.
  */
-export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> {
+export async function landApproved(deps: EngineDeps, task: Task, signal: AbortSignal): Promise<Move | undefined> {
   let pushed = pushedOf(task.record);
   try {
     const data_only = isDataOnly(task.record);
-    if (!data_only) pushed ??= await atCodeHost(deps, task, () => arrivedBefore(deps, task));
+    if (!data_only) pushed ??= await atCodeHost(deps, task, () => arrivedBefore(deps, task, signal));
     if (pushed === undefined) {
       const to_decide = await requireLandable(deps, task.record);
       if (to_decide !== undefined) return backToGate(task, to_decide);
     }
     await noteLanding(task);
-    if (!data_only) pushed ??= await push(deps, task);
+    if (!data_only) pushed ??= await push(deps, task, signal);
     await noteArrival(task, pushed);
     const results = await promoteData(deps, task);
     const data_note = resultsText(results);
@@ -53,6 +55,7 @@ export async function landApproved(deps: EngineDeps, task: Task): Promise<Move> 
     const reason = [`pushed to ${pushed.branch}`, data_note].filter((note) => note !== "").join("; ");
     return { from: "pushing", to: "done", outcome: "pushed", reason, pushed };
   } catch (thrown) {
+    if (signal.aborted && pushed === undefined) return undefined;
     const error = asKnownError(thrown);
     if (error === undefined || error.code === "internal") {
       deps.log("error", "defect", `pushing met a defect: ${stackOf(thrown)}`, { task_id: task.id });
@@ -83,17 +86,17 @@ function waits(reason: string, pushed: Pushed | undefined): Move {
 }
 
 /** What an earlier round has pushed without learning of it, on any of its branches; the last one is the likeliest. */
-async function arrivedBefore(deps: EngineDeps, task: Task): Promise<Pushed | undefined> {
+async function arrivedBefore(deps: EngineDeps, task: Task, signal: AbortSignal): Promise<Pushed | undefined> {
   const { git, clock, log, resolved: { settings } } = deps;
   const { push_attempts } = task.record;
   if (push_attempts.length === 0) return undefined;
-  await endOrphanedPush({ clock, log }, task);
+  await endOrphanedPush({ clock, log }, task, signal);
   const reached = await reachRepo(deps, task.record, "push");
   const { url } = reached;
   const attempted = `Cannot see whether the change has arrived at ${url.canonical}`;
   const names = push_attempts.map(({ branch }) => `refs/heads/${branch}`);
-  const options = remoteOptions(reached, attempted);
-  const limits = { max_retries: settings.push_max_retries, retry_backoff_ms: settings.push_retry_backoff };
+  const options = remoteOptions({ ...reached, signal }, attempted);
+  const limits = { max_retries: settings.push_max_retries, retry_backoff_ms: settings.push_retry_backoff, signal };
   const { refs } = await retryTransient(git, limits, () => listRemote(git, url, names, options));
   const { git_dir } = stagePaths(settings.stage_root, task.id);
   const { tree } = changeOf(task.record)!;
@@ -102,19 +105,19 @@ async function arrivedBefore(deps: EngineDeps, task: Task): Promise<Pushed | und
     const there = await retryTransient(
       git,
       limits,
-      () => arrival(git, found, { ...reached, git_dir, commit, branch, tree }),
+      () => arrival(git, found, { ...reached, git_dir, commit, branch, tree, signal }),
     );
     if (there === undefined) continue;
     await noteFollower(task, branch, there);
-    return await withPullRequest(deps, task, { branch, commit });
+    return await withPullRequest(deps, task, { branch, commit }, signal);
   }
   return undefined;
 }
 
-async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
+async function push(deps: EngineDeps, task: Task, signal: AbortSignal): Promise<Pushed> {
   const { git, resolved: { settings }, log } = deps;
   const { record } = task;
-  const problem = await stagedProblem(deps, task);
+  const problem = await stagedProblem(deps, task, signal);
   if (problem !== undefined) throw new TaskdError("corrupt", `Cannot push what was approved: ${problem}`);
   const url = parseRepo(record.repo);
   const { base_commit } = stagedOf(record)!;
@@ -127,8 +130,9 @@ async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
     message: withDigest(commitMessage(record), record.diff_sha256!),
     // Of the approval: every round pushes the same commit, so that it can arrive but once.
     at_ms: Date.parse(record.approval!.at),
+    signal,
   });
-  await requireBoundCommit(git, record, { git_dir, commit, remote: url.clone_url });
+  await requireBoundCommit(git, record, { git_dir, commit, remote: url.clone_url, signal });
   const reached = await reachRepo(deps, record, "push");
   const pushed = await atCodeHost(deps, task, () =>
     pushCommit(git, {
@@ -141,6 +145,7 @@ async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
       max_retries: settings.push_max_retries,
       retry_backoff_ms: settings.push_retry_backoff,
       fresh_branch_tries: settings.push_fresh_branch_tries,
+      signal,
       beforeTry: async (branch) => {
         await task.append({ type: "push_attempt", remote: url.clone_url, branch, commit });
       },
@@ -148,7 +153,7 @@ async function push(deps: EngineDeps, task: Task): Promise<Pushed> {
         log("warn", "push_retry", `pushing ${branch} again: ${message}`, { task_id: task.id, reason, delay_ms }),
     }));
   await noteFollower(task, pushed.branch, pushed);
-  return await withPullRequest(deps, task, { branch: pushed.branch, commit });
+  return await withPullRequest(deps, task, { branch: pushed.branch, commit }, signal);
 }
 
 function atCodeHost<T>(deps: EngineDeps, { record }: Task, work: () => Promise<T>): Promise<T> {
@@ -167,8 +172,14 @@ async function withPullRequest(
   deps: EngineDeps,
   task: Task,
   { branch, commit }: Pick<Pushed, "branch" | "commit">,
+  signal: AbortSignal,
 ): Promise<Pushed> {
   const url = parseRepo(task.record.repo);
-  const pull_request = await openPullRequest(deps, task, { url, branch, base: stagedOf(task.record)?.base_branch });
+  const pull_request = await openPullRequest(deps, task, {
+    url,
+    branch,
+    base: stagedOf(task.record)?.base_branch,
+    signal,
+  });
   return { branch, commit, ...(pull_request === undefined ? {} : { pull_request }) };
 }

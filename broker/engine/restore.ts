@@ -22,6 +22,7 @@ import { sha256Hex } from "../../lib/sha256.ts";
 export async function endOrphanedPush(
   { clock, log }: Pick<EngineDeps, "clock" | "log">,
   { id }: Pick<Task, "id">,
+  signal?: AbortSignal,
   list = listProcesses,
 ): Promise<void> {
   // Also of another git than this broker's, or behind the shell that one is written for.
@@ -29,8 +30,9 @@ export async function endOrphanedPush(
   try {
     const pushes = (processes: readonly RunningProcess[]) =>
       processes.filter(({ command_line }) => target.test(command_line));
-    if (await endProcesses(clock, pushes, { list })) return;
+    if (await endProcesses(clock, pushes, { list, signal })) return;
   } catch (error) {
+    signal?.throwIfAborted();
     log("warn", "orphans_unknown", `cannot look for a push of an earlier broker: ${messageOf(error)}`, { task_id: id });
     return;
   }
@@ -38,8 +40,8 @@ export async function endOrphanedPush(
 }
 
 /** What is missing of a change that waits at the gate; undefined when it could be shown and pushed. */
-export async function gateProblem(deps: EngineDeps, task: Task): Promise<string | undefined> {
-  const problem = await stagedProblem(deps, task);
+export async function gateProblem(deps: EngineDeps, task: Task, signal: AbortSignal): Promise<string | undefined> {
+  const problem = await stagedProblem(deps, task, signal);
   if (problem !== undefined) return problem;
   try {
     const shown = await readBytes(auditPaths(deps.resolved.settings.audit_root, task.id).diff);
@@ -53,6 +55,7 @@ export async function gateProblem(deps: EngineDeps, task: Task): Promise<string 
 export async function stagedProblem(
   { git, resolved }: Pick<EngineDeps, "git" | "resolved">,
   task: Task,
+  signal: AbortSignal | undefined,
 ): Promise<string | undefined> {
   const { settings } = resolved;
   const { record } = task;
@@ -60,7 +63,7 @@ export async function stagedProblem(
   if (staged === undefined || change === undefined) return "its trace does not say which tree waits";
   if (isUnbound(record)) return "its trace names another diff than the gate";
   const { git_dir } = stagePaths(settings.stage_root, task.id);
-  const run = { repository: { git_dir }, attempted: "Cannot look at the staged change" };
+  const run = { repository: { git_dir }, attempted: "Cannot look at the staged change", signal };
   try {
     await Deno.stat(git_dir);
     for (const [oid, type] of [[change.tree, "tree"], [staged.base_commit, "commit"]] as const) {
@@ -69,6 +72,7 @@ export async function stagedProblem(
     }
     return await contentProblem(git, run, { before: `${staged.base_commit}^{tree}`, after: change.tree });
   } catch (error) {
+    signal?.throwIfAborted();
     return error instanceof TaskdError ? error.message : fileError(error, "Cannot look at the staged change").message;
   }
 }

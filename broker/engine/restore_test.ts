@@ -29,7 +29,7 @@ for (
     let polled = 0;
     const list = () => Promise.resolve(polled++ < polls ? [{ pid: PID, group: PID, command_line }] : []);
     const deps = { clock, log: () => {} };
-    const ended = endOrphanedPush(deps, { id: ID }, list);
+    const ended = endOrphanedPush(deps, { id: ID }, undefined, list);
     assertEquals(await ended.then(() => undefined, (error: TaskdError) => error.code), code);
   });
 }

@@ -34,7 +34,7 @@ export function setupRunner(deps: SetupDeps): (request: SetupRequest) => Promise
       toolchain: `${runtime.name} ${deps.runtime_version}`,
       arch: architectureOf(container),
       setup_commands: profile.setup,
-      image: await runtime.imageDigest?.(container.image) ?? container.image,
+      image: await runtime.imageDigest?.(container.image, signal) ?? container.image,
       enabled: profile.cache,
       signal,
     });

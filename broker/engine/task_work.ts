@@ -217,7 +217,7 @@ export class TaskWork {
     this.#known.runtime = runtime.name;
     if (!built_in) {
       this.#known.image = settings.sandbox_image;
-      const image_digest = await runtime.imageDigest?.(settings.sandbox_image);
+      const image_digest = await runtime.imageDigest?.(settings.sandbox_image, this.#signal);
       if (image_digest !== undefined) this.#known.image_digest = image_digest;
     }
     const lease = this.#lease = gateway.lease({
@@ -252,6 +252,7 @@ export class TaskWork {
         workload,
         memory_bytes: built_in ? BUILT_IN_MEMORY_BYTES : MEMORY_BYTES,
         timeout_ms: settings.task_timeout,
+        signal: this.#signal,
         max_output_bytes: MAX_OUTPUT_BYTES,
         onOutput: ({ stream, text }) => transcript.take(stream, text),
       });

@@ -9,7 +9,7 @@ import { removeTree } from "../../lib/remove_tree.ts";
 import { binary } from "./_records.ts";
 import type { Git, GitRunOptions } from "./git.ts";
 import type { RepoUrl } from "./repo_url.ts";
-import { listRemote } from "./remote_refs.ts";
+import { LIST_LIMITS, listRemote } from "./remote_refs.ts";
 
 const OID = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
 /** As many digits as git itself shows of a commit at least. */
@@ -61,7 +61,10 @@ async function headOf(git: Git, url: RepoUrl, remote: GitRunOptions): Promise<Ba
   const { refs, head } = await listRemote(git, url, ["HEAD"], remote);
   const target = refs.get("HEAD");
   if (target !== undefined) return head === undefined ? { target } : { target, base_branch: branchName(head) };
-  const { stdout } = await git.run(["ls-remote", "--heads", "--", url.clone_url], remote);
+  const { stdout } = await git.run(["ls-remote", "--heads", "--", url.clone_url], {
+    ...remote,
+    limits: LIST_LIMITS,
+  });
   const branches = binary(stdout).split("\n").flatMap((line) => line.split("\trefs/heads/")[1] ?? []);
   if (branches.length === 0) {
     throw new TaskdError("not_found", `${remote.attempted}: it has no commits`, { hint: "Push a first commit to it" });

@@ -43,7 +43,7 @@ export async function commitTree(git: Git, options: CommitOptions): Promise<stri
       GIT_COMMITTER_DATE: date,
     },
   });
-  await verifyCommit(git, { git_dir, commit, tree, base_commit });
+  await verifyCommit(git, { git_dir, commit, tree, base_commit, signal });
   return commit;
 }
 
@@ -54,11 +54,14 @@ export async function commitTree(git: Git, options: CommitOptions): Promise<stri
  */
 export async function verifyCommit(
   git: Git,
-  { git_dir, commit, tree, base_commit }: Pick<CommitOptions, "git_dir" | "tree" | "base_commit"> & { commit: string },
+  { git_dir, commit, tree, base_commit, signal }:
+    & Pick<CommitOptions, "git_dir" | "tree" | "base_commit" | "signal">
+    & { commit: string },
 ): Promise<void> {
   const found = await git.text(["show", "-s", "--no-show-signature", "--format=%T %P", commit, "--"], {
     repository: { git_dir },
     attempted: "Cannot read the commit",
+    signal,
   });
   if (found === `${tree} ${base_commit}`) return;
   throw new TaskdError("corrupt", `Cannot push ${commit}: it is not the approved change`, {

@@ -110,8 +110,13 @@ export interface ChangeEnds {
 }
 
 /** `change_sha256` of what a repository has: of the ids that stand for the whole change, and git's list of its entries. */
-export async function changeDigest(git: Git, git_dir: string, ends: ChangeEnds): Promise<string> {
-  const run = { repository: { git_dir }, attempted: ATTEMPTED };
+export async function changeDigest(
+  git: Git,
+  git_dir: string,
+  ends: ChangeEnds,
+  signal: AbortSignal | undefined,
+): Promise<string> {
+  const run = { repository: { git_dir }, attempted: ATTEMPTED, signal };
   return digestOf(ends, (await git.run([...diffTreeArgs("--raw"), ends.base_tree, ends.tree], run)).stdout);
 }
 

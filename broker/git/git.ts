@@ -45,7 +45,8 @@ export interface GitRunOptions {
   on_excess?: "refuse" | "cut";
   /** Takes the output as it comes; then none is kept, and there may be any amount of it. */
   onOutput?: (chunk: Uint8Array) => void;
-  signal?: AbortSignal | undefined;
+  /** As {@linkcode runProcess} has it. */
+  signal: AbortSignal | undefined;
   /** The remote that is called: opens its transport, for this command alone. */
   remote?: RepoUrl;
   /** Looks for the repository from where the command goes by `-C`, as git does by itself. */
@@ -80,6 +81,7 @@ export const LIMITS: ProcessLimits = { cpu_s: 600, memory_bytes: 2 * 2 ** 30, fi
 const DEFAULT_DEADLINE_MS = 10 * 60_000;
 /** Paths of a few hundred thousand files. */
 const DEFAULT_MAX_BYTES = 64 << 20;
+const VERSION_DEADLINE_MS = 30_000;
 
 /** Objects and refs are on the disk before they have their names; `collectChange` makes the names durable. */
 export const DURABLE: readonly string[] = ["core.fsync=committed,reference", "core.fsyncMethod=batch"];
@@ -153,7 +155,12 @@ export class Git {
   }
 
   async #askVersion(): Promise<string> {
-    const text = await this.text(["--version"], { attempted: "Cannot ask git for its version" });
+    const text = await this.text(["--version"], {
+      attempted: "Cannot ask git for its version",
+      // Whoever asks first asks for all.
+      signal: undefined,
+      deadline_ms: VERSION_DEADLINE_MS,
+    });
     const found = parseGitVersion(text);
     if (found?.is_new === true) return found.version;
     throw new TaskdError("git_failed", `Cannot use ${this.path}: ${JSON.stringify(text.slice(0, 100))} is too old`, {

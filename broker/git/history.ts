@@ -47,14 +47,14 @@ export async function fetchHistory(
     if (!hasCode(error, "not_found")) throw error;
     return false;
   }
-  if (step === "of_branches") await joinParents(git, git_dir);
+  if (step === "of_branches") await joinParents(git, git_dir, remote.signal);
   return await readCuts(shallow) !== before;
 }
 
 /** A commit whose parents are all there by now, because a branch has them, is cut off no longer. */
-async function joinParents(git: Git, git_dir: string): Promise<void> {
+async function joinParents(git: Git, git_dir: string, signal: AbortSignal | undefined): Promise<void> {
   const shallow = `${git_dir}/shallow`;
-  const run = { repository: { git_dir }, attempted: "Cannot read the base's parents" };
+  const run = { repository: { git_dir }, attempted: "Cannot read the base's parents", signal };
   const left: string[] = [];
   for (const oid of (await readCuts(shallow)).split("\n").filter((line) => line !== "")) {
     const commit = await git.text(["cat-file", "commit", oid], run);

@@ -52,7 +52,7 @@ export interface MirrorOptions {
   quota_bytes: number;
   clock: Clock;
   /** Ends the processes with such a command line, and their groups; false when some do not end. */
-  endProcesses: (isOne: (command_line: string) => boolean) => Promise<boolean>;
+  endProcesses: (isOne: (command_line: string) => boolean, signal: AbortSignal | undefined) => Promise<boolean>;
   onWarning: (message: string) => void;
 }
 
@@ -141,7 +141,7 @@ export class Mirrors {
   /** Waits until no one else, here or in another process, uses the mirror; this use counts as its last. */
   async #hold(path: string, signal: AbortSignal | undefined): Promise<Disposable> {
     for (;;) {
-      const lock = await this.#tryHold(path);
+      const lock = await this.#tryHold(path, signal);
       if (lock !== undefined) {
         const now = new Date(this.#options.clock.now());
         Deno.utimeSync(`${path}.lock`, now, now);
@@ -152,14 +152,15 @@ export class Mirrors {
   }
 
   /** The lock of a mirror in which no call of git is under way; undefined while someone else has it. */
-  async #tryHold(path: string): Promise<Disposable | undefined> {
+  async #tryHold(path: string, signal?: AbortSignal): Promise<Disposable | undefined> {
     using held = new DisposableStack();
     const lock = tryHold(path);
     if (lock === undefined) return undefined;
     held.use(lock);
     // Git calls the writer of packs so, which may outlive even the call that began it.
     const [own, packer] = [` ${within(path, [])[0]} `, ` --shallow-file ${path}/`];
-    if (await this.#options.endProcesses((line) => line.includes(own) || line.includes(packer))) return held.move();
+    const isOne = (line: string) => line.includes(own) || line.includes(packer);
+    if (await this.#options.endProcesses(isOne, signal)) return held.move();
     throw new TaskdError("unavailable", `Cannot use the mirror ${path}: an earlier broker's call of git does not end`);
   }
 

@@ -20,6 +20,7 @@ const KEYS = "^(credential\\.(.*\\.)?(helper|usehttppath|username)" +
 export async function readGitSettings(
   git: Git,
   { HOME, XDG_CONFIG_HOME }: CredentialSources["env"],
+  signal?: AbortSignal,
 ): Promise<GitSetting[]> {
   if (HOME === undefined) return [];
   const found: GitSetting[] = [];
@@ -27,6 +28,7 @@ export async function readGitSettings(
     const { stdout } = await git.tryRun(["config", "--file", file, "--includes", "-z", "--get-regexp", KEYS], {
       attempted: `Cannot read ${file}`,
       env: { HOME },
+      signal,
     });
     for (const entry of new TextDecoder().decode(stdout).split("\0")) {
       const [key = "", ...value] = entry.split("\n");

@@ -81,7 +81,7 @@ export async function pushCommit(git: Git, options: PushOptions): Promise<PushRe
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(task_id) || /\.\.|\.lock$|\.$/.test(task_id)) {
     throw new TaskdError("invalid_request", `Cannot push: ${JSON.stringify(task_id)} is no part of a branch name`);
   }
-  await verifyCommit(git, { git_dir, commit, tree, base_commit });
+  await verifyCommit(git, { git_dir, commit, tree, base_commit, signal: options.signal });
   let retries = 0;
   let attempts = 0;
   let taken: TaskdError | undefined;

@@ -8,6 +8,9 @@ import type { RepoUrl } from "./repo_url.ts";
 
 const OID = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
 
+/** For a list of a million refs; a server that goes on without end is cut off there. */
+export const LIST_LIMITS = { memory_bytes: 512 << 20 } as const;
+
 /** The refs of a repository that have exactly these names, with what they point at. */
 export async function listRemote(
   git: Git,
@@ -15,7 +18,10 @@ export async function listRemote(
   names: readonly string[],
   options: GitRunOptions,
 ): Promise<{ refs: Map<string, string>; head?: string }> {
-  const { stdout } = await git.run(["ls-remote", "--symref", "--", url.clone_url, ...names], options);
+  const { stdout } = await git.run(["ls-remote", "--symref", "--", url.clone_url, ...names], {
+    ...options,
+    limits: LIST_LIMITS,
+  });
   const refs = new Map<string, string>();
   let head: string | undefined;
   for (const line of binary(stdout).split("\n")) {

@@ -11,6 +11,7 @@ import { fileError, writeFileAtomic } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { type BaseRef, resolveBase } from "./base_ref.ts";
 import type { RawPath } from "./_records.ts";
+import { requireTreeSize } from "./_tree_size.ts";
 import type { GitCredentials } from "./credentials.ts";
 import type { Git, GitRepository, GitRunOptions } from "./git.ts";
 import type { Mirrors } from "./mirrors.ts";
@@ -88,24 +89,26 @@ type FillOptions = BaseRef & { remote: GitRunOptions; mirrors?: Mirrors };
 /** Fetches, through a mirror where one is given, and checks out. */
 async function fill(
   git: Git,
-  { url, git_dir, work_tree }: StageOptions,
+  { url, git_dir, work_tree, signal, deadline_ms }: StageOptions,
   { target, base_branch, remote, mirrors }: FillOptions,
 ): Promise<StagedRepository> {
   const { attempted } = remote;
   const repository = { git_dir };
-  await git.run(["init", "--quiet", "--bare", "--template="], { repository, attempted });
+  const run = { repository, attempted, signal, deadline_ms };
+  await git.run(["init", "--quiet", "--bare", "--template="], run);
   await writeAttributes(git_dir, ATTRIBUTES);
   const text_dir = textRepository(git_dir).git_dir;
-  await git.run(["init", "--quiet", "--bare", "--template="], { repository: { git_dir: text_dir }, attempted });
+  await git.run(["init", "--quiet", "--bare", "--template="], { ...run, repository: { git_dir: text_dir } });
   await writeAttributes(text_dir, TEXT_ATTRIBUTES);
   const alternates = new TextEncoder().encode(`${git_dir}/objects\n`);
   await writeFileAtomic(`${text_dir}/objects/info/alternates`, alternates, 0o600);
   if (mirrors !== undefined) await mirrors.fetch(git, { url, target, git_dir, remote });
   else await git.run(fetchArguments(url, "--depth=1", `${target}:refs/taskd/base`), { ...remote, repository });
-  const base_commit = await git.text(["rev-parse", "--verify", "refs/taskd/base^{commit}"], { repository, attempted });
-  await git.run(["read-tree", base_commit], { repository, attempted });
+  const base_commit = await git.text(["rev-parse", "--verify", "refs/taskd/base^{commit}"], run);
+  await requireTreeSize(git, base_commit, run);
+  await git.run(["read-tree", base_commit], run);
   const tree = { git_dir, work_tree };
-  await git.run(["checkout-index", "--all", "--index", "--quiet"], { repository: tree, attempted });
+  await git.run(["checkout-index", "--all", "--index", "--quiet"], { ...run, repository: tree });
   return { git_dir, work_tree, base_commit, ...base_branch === undefined ? {} : { base_branch } };
 }
 

@@ -10,7 +10,6 @@ import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
-import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
 /** Most entries of a tree; with more it is refused. */
 const MAX_ENTRIES = 2_000_000;
@@ -20,9 +19,22 @@ export interface ParkedLink {
   target: string;
 }
 
-/** Removes every symbolic link below `root` and returns them, so that {@linkcode restoreLinks} can put them back. */
-export async function parkLinks(root: string): Promise<ParkedLink[]> {
-  const parked: ParkedLink[] = [];
+/** Links that are put aside. */
+export interface ParkedLinks {
+  links: readonly ParkedLink[];
+  /** Where they are, each by its number in `links`. */
+  folder: string;
+}
+
+/**
+ * Moves every symbolic link below `root` to a folder beside it, so that {@linkcode restoreLinks} can put them back: a
+ * process whose permissions are for some paths may move a link, and cannot make one.
+ *
+ * @throws {TaskdError} `too_large`, `sandbox_failed` for a name that is not UTF-8; the signal's reason after an abort.
+ */
+export async function parkLinks(root: string, signal?: AbortSignal): Promise<ParkedLinks> {
+  const links: ParkedLink[] = [];
+  const parked = { links, folder: `${root}.links` };
   const folders = [root];
   let entries = 0;
   let at = root;
@@ -30,6 +42,7 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
     for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
       at = folder;
       for await (const entry of Deno.readDir(folder)) {
+        signal?.throwIfAborted();
         if (++entries > MAX_ENTRIES) {
           throw new TaskdError("too_large", `Cannot prepare ${root}: it has more than ${MAX_ENTRIES} entries`);
         }
@@ -38,13 +51,15 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
         if (!entry.isSymlink) continue;
         at = path;
         const link = { path, target: await Deno.readLink(path) };
-        await Deno.remove(path);
-        parked.push(link);
+        if (links.length === 0) await Deno.mkdir(parked.folder, { mode: 0o700 });
+        await Deno.rename(path, placeOf(parked, links.length));
+        links.push(link);
       }
     }
     return parked;
   } catch (error) {
-    await restoreLinks(parked);
+    await restoreLinks(parked, signal);
+    signal?.throwIfAborted();
     const attempted = `Cannot put the links of ${root} aside`;
     // Deno gives such a name as one that no file has; what is below it cannot be inspected.
     if (at.includes("\ufffd") && fileErrorCode(error) === "not_found") {
@@ -57,32 +72,27 @@ export async function parkLinks(root: string): Promise<ParkedLink[]> {
   }
 }
 
-const LN_PATH = "/bin/ln";
-
 /**
- * Puts links back, except where something else is now or the folder is gone: the agent made that change. `ln` makes
- * them: a process whose permissions are for some paths cannot.
+ * Puts links back, except where something else is now or the folder is gone: the agent made that change. Nothing more is
+ * put back once the signal is aborted: then the tree is to go.
  */
-export async function restoreLinks(links: readonly ParkedLink[]): Promise<void> {
-  for (const { path, target } of links) {
-    const attempted = `Cannot put the link ${path} back`;
-    let output: Deno.CommandOutput;
+export async function restoreLinks(parked: ParkedLinks, signal?: AbortSignal): Promise<void> {
+  const { links, folder } = parked;
+  if (links.length === 0) return;
+  for (const [at, { path }] of links.entries()) {
+    if (signal?.aborted) return;
     try {
-      if (!isFree(path)) continue;
-      output = await new Deno.Command(LN_PATH, {
-        args: ["-s", "-n", "--", target, path],
-        env: { LC_ALL: "C" },
-        clearEnv: true,
-        stdin: "null",
-        stdout: "null",
-      }).output();
+      if (isFree(path)) await Deno.rename(placeOf(parked, at), path);
+      else await Deno.remove(placeOf(parked, at));
     } catch (error) {
-      throw fileError(error, attempted);
+      throw fileError(error, `Cannot put the link ${path} back`);
     }
-    if (output.success) continue;
-    const complaint = sanitizeLine(new TextDecoder().decode(output.stderr).trim()).slice(0, 300);
-    throw new TaskdError("unavailable", `${attempted}: ${complaint}`);
   }
+  await Deno.remove(folder);
+}
+
+function placeOf({ folder }: ParkedLinks, at: number): string {
+  return `${folder}/${at}`;
 }
 
 /** Whether a link can be made: its folder is there, and nothing in its place. */

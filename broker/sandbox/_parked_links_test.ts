@@ -31,6 +31,30 @@ Deno.test("links are put aside and put back, with any names and targets", async 
   assertEquals(at.links(), before);
 });
 
+Deno.test("what a link names keeps its bytes, whatever they are", async () => {
+  await using at = await tree();
+  const script = `cd "$1" && ln -s "$(printf 'caf\\351')" odd`;
+  await new Deno.Command("sh", { args: ["-c", script, "sh", at.work] }).output();
+  await restoreLinks(await parkLinks(at.work));
+  const { stdout } = await new Deno.Command("readlink", { args: ["-n", `${at.work}/odd`] }).output();
+  assertEquals(stdout, new Uint8Array([0x63, 0x61, 0x66, 0xe9]));
+});
+
+Deno.test("once a task is ended no link is moved any more, however many there are", async () => {
+  await using at = await tree();
+  for (let n = 0; n < 1_000; n++) await Deno.symlink("file", `${at.work}/sub/l${n}`);
+  const ended = new Error("ended");
+  await assertRejects(() => parkLinks(at.work, AbortSignal.abort(ended)), Error, "ended");
+  assertEquals(at.links()[0], "file");
+  const parked = await parkLinks(at.work);
+  const controller = new AbortController();
+  const restoring = restoreLinks(parked, controller.signal);
+  controller.abort(ended);
+  await restoring;
+  const back = [...Deno.readDirSync(`${at.work}/sub`)].length;
+  assertEquals(back < 1_000, true, `${back} were put back`);
+});
+
 Deno.test({
   name: "a folder or link whose name is not UTF-8 is refused by its name, and no link is lost",
   // Apple's file systems take no such name.
@@ -59,7 +83,7 @@ Deno.test("a link does not come back where the agent put something else, or remo
   assertEquals([...Deno.readDirSync(`${at.work}/dir`)], []);
 });
 
-Deno.test("permissions for the work folder and for programs are enough to put links back", async () => {
+Deno.test("permissions for the work folder and the one beside it are enough to put links back", async () => {
   await using at = await tree();
   const before = at.links();
   const module = JSON.stringify(import.meta.resolve("./_parked_links.ts"));
@@ -73,9 +97,8 @@ Deno.test("permissions for the work folder and for programs are enough to put li
       "run",
       "--no-prompt",
       `--config=${new URL("../../deno.json", import.meta.url).pathname}`,
-      `--allow-read=${at.work}`,
-      `--allow-write=${at.work}`,
-      "--allow-run",
+      `--allow-read=${at.work},${at.work}.links`,
+      `--allow-write=${at.work},${at.work}.links`,
       `${at.work}/main.ts`,
       at.work,
     ],

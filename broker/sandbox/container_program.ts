@@ -38,9 +38,9 @@ export class ContainerProgram {
   /** Runs the program; a failure is an answer too. */
   async ask(
     args: readonly string[],
-    options: { stdin?: string | undefined; attempted?: string } = {},
+    options: { stdin?: string | undefined; attempted?: string; signal?: AbortSignal | undefined } = {},
   ): Promise<ProgramOutput> {
-    const { stdin, attempted = `Cannot run ${this.path} ${args[0]}` } = options;
+    const { stdin, attempted = `Cannot run ${this.path} ${args[0]}`, signal } = options;
     const { code, stdout, stderr } = await runProcess(this.path, {
       args,
       env: this.env,
@@ -50,13 +50,14 @@ export class ContainerProgram {
       max_bytes: MAX_BYTES,
       clock: this.#clock,
       attempted,
+      signal,
     });
     return { code, stdout: new TextDecoder().decode(stdout), stderr };
   }
 
   /** Runs the program and returns its output; throws `sandbox_failed` with its complaint. */
-  async do(args: readonly string[], attempted: string, stdin?: string): Promise<string> {
-    const answer = await this.ask(args, { attempted, stdin });
+  async do(args: readonly string[], attempted: string, signal?: AbortSignal): Promise<string> {
+    const answer = await this.ask(args, { attempted, signal });
     if (answer.code !== 0) throw refused(attempted, answer);
     return answer.stdout;
   }

@@ -80,9 +80,9 @@ export class ContainerRuntime implements SandboxRuntime {
   }
 
   /** The digest that podman and docker know of an image; Apple's container has none. */
-  async imageDigest(image: string): Promise<string | undefined> {
+  async imageDigest(image: string, signal?: AbortSignal): Promise<string | undefined> {
     if (this.name === "container") return undefined;
-    const { code, stdout } = await this.#program.ask(["image", "inspect", "--format={{.Id}}", image]);
+    const { code, stdout } = await this.#program.ask(["image", "inspect", "--format={{.Id}}", image], { signal });
     const digits = code === 0 ? /^(?:sha256:)?([0-9a-f]{64})$/.exec(stdout.trim())?.[1] : undefined;
     return digits === undefined ? undefined : `sha256:${digits}`;
   }
@@ -126,8 +126,14 @@ export class ContainerRuntime implements SandboxRuntime {
     await this.#giveAway(
       [spec.work_dir, ...workload.mounts.filter(({ writable }) => writable).map(({ source }) => source)],
       attempted,
+      spec.signal,
     );
-    const answer = await this.#program.ask(args, { attempted, stdin: envFile(workload.env) });
+    const answer = await this.#program.ask(args, { attempted, stdin: envFile(workload.env), signal: spec.signal })
+      .catch((error: unknown) => {
+        // What it had begun goes too; nobody waits for a program that may not answer.
+        void remove(this.#program, name, this.#options.clock).catch(() => {});
+        throw error;
+      });
     if (answer.code !== 0) throw refusedImage(attempted, answer, workload.image);
     return containerSandbox({
       program: this.#program,
@@ -176,11 +182,15 @@ export class ContainerRuntime implements SandboxRuntime {
    * Makes the sandbox's user the owner of what it may write, where that is another than the broker. Links are not
    * followed: one of a repository may point anywhere.
    */
-  async #giveAway(folders: readonly string[], attempted: string): Promise<void> {
+  async #giveAway(folders: readonly string[], attempted: string, signal: AbortSignal | undefined): Promise<void> {
     const owner = hostOwner({ kind: this.name, identity: this.#identity });
     if (owner === undefined) return;
     const program = new ContainerProgram({ ...this.#options, path: "/bin/chown" });
-    await program.do(["--recursive", "-P", "--no-dereference", `${owner}:${owner}`, "--", ...folders], attempted);
+    await program.do(
+      ["--recursive", "-P", "--no-dereference", `${owner}:${owner}`, "--", ...folders],
+      attempted,
+      signal,
+    );
   }
 }
 

@@ -13,8 +13,9 @@ import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileError } from "../../lib/fs.ts";
 import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
+import { runProcess } from "../../lib/process.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
-import { type ParkedLink, parkLinks, restoreLinks } from "./_parked_links.ts";
+import { type ParkedLinks, parkLinks, restoreLinks } from "./_parked_links.ts";
 import { supervise } from "./_supervised_sandbox.ts";
 import { endProcesses, type RunningProcess, signalProcess } from "./processes.ts";
 import type {
@@ -30,6 +31,9 @@ import type {} from "../agent/main.ts";
 
 /** Milliseconds between SIGTERM and SIGKILL: the agent has nothing to save. */
 const GRACE_MS = 1_000;
+/** A runtime that does not answer is none. */
+const VERSION_DEADLINE_MS = 30_000;
+const MAX_VERSION_BYTES = 64 << 10;
 /** V8 does not start with less. */
 const MIN_HEAP_MIB = 32;
 
@@ -69,20 +73,20 @@ export class DenoRuntime implements SandboxRuntime {
     // A compiled program is its own runtime, and knows no flag of deno.
     if (Deno.build.standalone) return Deno.version.deno;
     const attempted = "Cannot learn the embedded runtime's version";
-    let output: Deno.CommandOutput;
-    try {
-      output = await new Deno.Command(deno_path, {
-        args: ["--version"],
-        env: helperEnv(cache_dir),
-        clearEnv: true,
-        stdin: "null",
-      }).output();
-    } catch (cause) {
+    const { code, stdout } = await runProcess(deno_path, {
+      args: ["--version"],
+      env: helperEnv(cache_dir),
+      cwd: "/",
+      deadline_ms: VERSION_DEADLINE_MS,
+      max_bytes: MAX_VERSION_BYTES,
+      clock: this.#options.clock,
+      attempted,
+      signal: undefined,
+    }).catch((cause: unknown) => {
       throw failed(`${attempted}: ${deno_path} cannot be started`, cause);
-    }
-    const { success, stdout } = output;
+    });
     const version = /^deno (\d+\.\d+\.\d+\S*)/.exec(new TextDecoder().decode(stdout))?.[1];
-    if (!success || version === undefined) throw failed(`${attempted}: ${deno_path} is not deno`);
+    if (code !== 0 || version === undefined) throw failed(`${attempted}: ${deno_path} is not deno`);
     return version;
   }
 
@@ -98,7 +102,7 @@ export class DenoRuntime implements SandboxRuntime {
     const gateway = gatewayAddress(workload, attempted);
     const work_dir = await realFolder(spec.work_dir, attempted);
     const databases = await databasesOf(workload, work_dir, attempted);
-    const links = await parkLinks(work_dir);
+    const parked = await parkLinks(work_dir, spec.signal);
     let child: Deno.ChildProcess;
     try {
       child = new Deno.Command(this.#options.deno_path, {
@@ -112,7 +116,7 @@ export class DenoRuntime implements SandboxRuntime {
         stderr: "piped",
       }).spawn();
     } catch (cause) {
-      await restoreLinks(links);
+      await restoreLinks(parked, spec.signal);
       throw failed(`${attempted}: ${this.#options.deno_path} cannot be started`, cause);
     }
     const config = encodeConfig({
@@ -122,10 +126,10 @@ export class DenoRuntime implements SandboxRuntime {
       instruction: workload.instruction,
       work_dir,
       max_turns: workload.max_turns ?? DEFAULT_MAX_TURNS,
-      links: links.map(({ path, target }) => ({ path: path.slice(work_dir.length + 1), target })),
+      links: parked.links.map(({ path, target }) => ({ path: path.slice(work_dir.length + 1), target })),
       ...(databases === undefined ? {} : { databases: databases.files }),
     });
-    return denoSandbox(child, { spec, config, links, clock: this.#options.clock });
+    return denoSandbox(child, { spec, config, parked, clock: this.#options.clock });
   }
 
   /**
@@ -176,7 +180,7 @@ export class DenoRuntime implements SandboxRuntime {
 
 function denoSandbox(
   child: Deno.ChildProcess,
-  { spec, config, links, clock }: { spec: SandboxSpec; config: string; links: readonly ParkedLink[]; clock: Clock },
+  { spec, config, parked, clock }: { spec: SandboxSpec; config: string; parked: ParkedLinks; clock: Clock },
 ): Sandbox {
   const writer = child.stdin.getWriter();
   // It may end before it has read everything; its exit code is the reason.
@@ -193,7 +197,7 @@ function denoSandbox(
     async release() {
       await fed;
       await writer.close().catch(() => {});
-      await restoreLinks(links);
+      await restoreLinks(parked, spec.signal);
     },
   });
 }

@@ -2,8 +2,9 @@
  * The machine's processes, as far as a broker has to know them again after its own crash.
  */
 
-import type { Clock } from "../../lib/clock.ts";
-import { TaskdError } from "../../lib/errors.ts";
+import { type Clock, systemClock } from "../../lib/clock.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { runProcess } from "../../lib/process.ts";
 
 export interface RunningProcess {
   pid: number;
@@ -21,25 +22,39 @@ export function parseProcesses(text: string): RunningProcess[] {
   return found;
 }
 
+/** A machine with many processes that is busy besides. */
+const LIST_DEADLINE_MS = 30_000;
+const MAX_LIST_BYTES = 64 << 20;
+
 /** Lists processes with the program at `path`; Linux and macOS have it. Not /proc, which only an unrestricted Deno may read. */
-export async function listProcesses(path = "/bin/ps"): Promise<RunningProcess[]> {
+export async function listProcesses(
+  { path = "/bin/ps", signal, clock = systemClock }: {
+    path?: string;
+    signal?: AbortSignal | undefined;
+    clock?: Clock;
+  } = {},
+): Promise<RunningProcess[]> {
   const attempted = "Cannot list the running processes";
-  let output: Deno.CommandOutput;
   try {
-    output = await new Deno.Command(path, {
+    const { code, stdout } = await runProcess(path, {
       args: ["-axww", "-o", "pid=,pgid=,args="],
-      clearEnv: true,
       env: { LC_ALL: "C" },
-      stdin: "null",
-    }).output();
+      cwd: "/",
+      deadline_ms: LIST_DEADLINE_MS,
+      max_bytes: MAX_LIST_BYTES,
+      clock,
+      attempted,
+      signal,
+    });
+    if (code === 0) return parseProcesses(new TextDecoder().decode(stdout));
+    throw new TaskdError("sandbox_failed", `${attempted}: ${path} ended with ${code}`);
   } catch (cause) {
+    if (!hasCode(cause, "not_found", "denied")) throw cause;
     throw new TaskdError("sandbox_failed", `${attempted}: ${path} cannot be started`, {
       cause,
       hint: "Install ps (Debian: the package procps); without it, sandboxes of a crashed broker cannot be found",
     });
   }
-  if (!output.success) throw new TaskdError("sandbox_failed", `${attempted}: ${path} ended with ${output.code}`);
-  return parseProcesses(new TextDecoder().decode(output.stdout));
 }
 
 /** How often ended processes are looked for, and the milliseconds in between. */
@@ -54,17 +69,21 @@ const POLL_MS = 50;
 export async function endProcesses<T extends RunningProcess>(
   clock: Clock,
   find: (processes: readonly RunningProcess[]) => readonly T[],
-  { onKilled = () => {}, list = listProcesses }: { onKilled?: (process: T) => void; list?: typeof listProcesses } = {},
+  { onKilled = () => {}, list = listProcesses, signal }: {
+    onKilled?: (process: T) => void;
+    list?: typeof listProcesses;
+    signal?: AbortSignal | undefined;
+  } = {},
 ): Promise<boolean> {
   for (let poll = 0; poll < POLLS; poll++) {
-    const found = find(await list());
+    const found = find(await list({ signal }));
     if (found.length === 0) return true;
     for (const process of found) {
       // The leader of its group, which has its helpers too, unless another program started it.
       const { pid, group } = process;
       if (signalProcess(group === pid ? -pid : pid, "SIGKILL")) onKilled(process);
     }
-    await clock.sleep(POLL_MS);
+    await clock.sleep(POLL_MS, signal);
   }
   return false;
 }

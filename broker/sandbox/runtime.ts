@@ -63,6 +63,8 @@ export interface SandboxSpec {
   workload: Workload;
   memory_bytes: number;
   timeout_ms: number;
+  /** Ends the start at once, and what it runs; then nothing of the sandbox is left to be put in order. */
+  signal?: AbortSignal | undefined;
   /** Bytes of output that are passed on; what follows is discarded. */
   max_output_bytes: number;
   onOutput(line: OutputLine): void;
@@ -103,7 +105,7 @@ export interface SandboxRuntime {
    */
   prepare(): Promise<{ listen: ListenAddresses }>;
   /** The digest of the image that a name leads to at present; undefined when that is not known. Absent where there are no images. */
-  imageDigest?(image: string): Promise<string | undefined>;
+  imageDigest?(image: string, signal?: AbortSignal): Promise<string | undefined>;
   /** The runtime's version, as it reports it; throws `sandbox_failed` when it does not work. */
   version(): Promise<string>;
   /** Starts a sandbox; throws `invalid_config` for a workload it cannot run, `sandbox_failed` when starting fails. */

@@ -5,7 +5,7 @@ import type { Git } from "../../broker/git/git.ts";
 /** A bare repository with one commit on main. */
 export async function makeRepository(git: Git, root: string): Promise<string> {
   const git_dir = `${root}/origin.git`;
-  const options = { repository: { git_dir }, attempted: "Cannot make a repository to attack" };
+  const options = { repository: { git_dir }, attempted: "Cannot make a repository to attack", signal: undefined };
   await git.run(["init", "--quiet", "--bare", "--template="], options);
   const stdin = (text: string) => ({ ...options, stdin: new TextEncoder().encode(text) });
   const blob = await git.text(["hash-object", "-w", "--stdin"], stdin("# app\n"));

@@ -197,6 +197,8 @@ async function listHolders(path: string, clock: Clock): Promise<string[]> {
       cwd: "/",
       clock,
       attempted: "Cannot list file locks",
+      // It is short: see its deadline.
+      signal: undefined,
       ...LIST,
     });
     const { locks } = JSON.parse(new TextDecoder().decode(stdout)) as { locks: Lock[] };

@@ -154,6 +154,7 @@ function specOf(command: readonly string[], { phase, options, log }: Run): Sandb
     },
     memory_bytes: MEMORY_BYTES,
     timeout_ms: profile.timeout > 0 ? profile.timeout : DEFAULT_TIMEOUT_MS,
+    signal: options.signal,
     max_output_bytes: MAX_OUTPUT_BYTES,
     onOutput({ text }) {
       log.output(text);

@@ -36,12 +36,13 @@ async function withGh(
 }
 
 const log = () => {};
+const NEVER = new AbortController().signal;
 const OPENED = `echo ${URL_OF_REPO}/pull/7`;
 
 // conformance: b1.pull_request
 Deno.test("a pull request targets the branch that the work started from, as a draft if asked", () =>
   withGh(OPENED, async ({ gh, task, called }) => {
-    const branch = { url: parseRepo(URL_OF_REPO), branch: "agent/x", base: "main" };
+    const branch = { url: parseRepo(URL_OF_REPO), branch: "agent/x", base: "main", signal: NEVER };
     assertEquals(await openPullRequest({ code_host: gh, log }, task, branch), `${URL_OF_REPO}/pull/7`);
     const args = await called();
     for (const word of ["--head=agent/x", "--base=main", "--title=Fix it", "--draft", task.id]) {
@@ -51,7 +52,7 @@ Deno.test("a pull request targets the branch that the work started from, as a dr
 
 Deno.test("a pull request that cannot be opened is noted in the task and fails nothing", () =>
   withGh("echo 'HTTP 403: Resource not accessible' >&2; exit 1", async ({ gh, task, notes }) => {
-    const branch = { url: parseRepo(URL_OF_REPO), branch: "agent/x", base: "main" };
+    const branch = { url: parseRepo(URL_OF_REPO), branch: "agent/x", base: "main", signal: NEVER };
     assertEquals(await openPullRequest({ code_host: gh, log }, task, branch), undefined);
     assertStringIncludes(notes()[0]!, "no pull request was opened");
   }));
@@ -59,7 +60,12 @@ Deno.test("a pull request that cannot be opened is noted in the task and fails n
 Deno.test("a path, a server on loopback, a tag and a host without gh get no pull request", () =>
   withGh(OPENED, async ({ gh, task, called, notes }) => {
     const open = (repo: string, code_host: Gh | undefined, base: string | undefined) =>
-      openPullRequest({ ...(code_host ? { code_host } : {}), log }, task, { url: parseRepo(repo), branch: "b", base });
+      openPullRequest({ ...(code_host ? { code_host } : {}), log }, task, {
+        url: parseRepo(repo),
+        branch: "b",
+        base,
+        signal: NEVER,
+      });
     assertEquals(await open("/srv/git/app", gh, "main"), undefined);
     assertEquals(await open("http://127.0.0.1:8080/acme/app", gh, "main"), undefined);
     assertEquals(await open(URL_OF_REPO, undefined, "main"), undefined);

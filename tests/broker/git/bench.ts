@@ -31,7 +31,8 @@ export function openMirrors(root: string, options: Partial<MirrorOptions> = {}):
     root,
     quota_bytes: 1e9,
     clock: systemClock,
-    endProcesses: (isOne) => endProcesses(systemClock, (all) => all.filter((one) => isOne(one.command_line))),
+    endProcesses: (isOne, signal) =>
+      endProcesses(systemClock, (all) => all.filter((one) => isOne(one.command_line)), { signal }),
     onWarning: () => {},
     ...options,
   });
