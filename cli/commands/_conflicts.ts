@@ -46,15 +46,6 @@ export function sidesOf({ base, ours, theirs, column }: MergeConflict): [base: s
   return [text(base), text(ours), text(theirs)];
 }
 
-/** What `--prefer` says. */
-export function preferredOf(args: Args): MergeSide | undefined {
-  const prefer = args.text("prefer");
-  if (prefer === undefined || prefer === "ours" || prefer === "theirs") return prefer;
-  throw new TaskdError("usage", `--prefer is ${JSON.stringify(prefer)}, and has to be ours or theirs`, {
-    hint: "ours is what the branch holds that changes, theirs what is merged into it",
-  });
-}
-
 /** The text of the file that `--resolve` names. */
 export function resolutionsText(args: Args): string | undefined {
   const file = args.text("resolve");
@@ -63,7 +54,7 @@ export function resolutionsText(args: Args): string | undefined {
 
 /** What both say of a task's conflicts; the broker checks it. */
 export function decideRequest(args: Args): DecideRequest | undefined {
-  const prefer = preferredOf(args);
+  const prefer = args.choice<MergeSide>("prefer");
   const text = resolutionsText(args);
   if (prefer === undefined && text === undefined) return undefined;
   const resolve = text === undefined ? undefined : parseDecisions(text) as DecideRequest["resolve"];

@@ -8,19 +8,9 @@ import { type FindBrokerOptions, healthOverSocket, terminateBy } from "../../bro
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "../../broker/git/credentials.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
 import type { PolicyView } from "../../broker/settings/policy_view.ts";
-import type { RuntimeName } from "../../broker/settings/settings.ts";
-import { RUNTIME_NAMES } from "../table/broker_admin.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
-
-export function runtimeNamed(text: string): RuntimeName {
-  const found = RUNTIME_NAMES.find((name) => name === text);
-  if (found !== undefined) return found;
-  throw new TaskdError("usage", `There is no runtime ${JSON.stringify(text.slice(0, 64))}`, {
-    hint: `Use one of ${RUNTIME_NAMES.join(", ")}`,
-  });
-}
 
 /** A variable of the environment; those that the command may not read count as not set. */
 export function environment(args: Args): (name: string) => string | undefined {

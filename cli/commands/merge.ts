@@ -1,6 +1,6 @@
 /** The commands that bring rows of one branch into another: merge, revert and reset. */
 
-import { parseResolutions } from "../../lib/merge/conflicts.ts";
+import { type MergeSide, parseResolutions } from "../../lib/merge/conflicts.ts";
 import { isDecidable } from "../../lib/merge/decidable.ts";
 import type { MergeArgs, OpAnswer } from "../../lib/protocol/messages.ts";
 import { parseName } from "../../lib/store/names.ts";
@@ -11,7 +11,7 @@ import { storeCommand } from "../plan/command_module.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { textTable } from "../text/text_table.ts";
-import { conflictLines, preferredOf, resolutionsText } from "./_conflicts.ts";
+import { conflictLines, resolutionsText } from "./_conflicts.ts";
 import { branchName, noteLeftOut, stamp, waitFlag } from "./_result_text.ts";
 import { repointFlags, repointText } from "./branch_changes.ts";
 
@@ -60,7 +60,7 @@ export const reset = storeCommand<OpAnswer<"reset">>({
 });
 
 function mergeFlags(args: Args): MergeArgs {
-  const prefer = preferredOf(args);
+  const prefer = args.choice<MergeSide>("prefer");
   const text = resolutionsText(args);
   return {
     check: args.on("check"),

@@ -8,7 +8,7 @@ import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../r
 import { denoCache } from "../../lib/helper_process.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
 import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
-import type { Settings } from "../../broker/settings/settings.ts";
+import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
 import { systemClock, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { fileErrorCode } from "../../lib/fs.ts";
@@ -17,7 +17,7 @@ import { formatDuration } from "../../lib/text/duration.ts";
 import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
-import { asking, environment, findOptions, runtimeNamed } from "./_environment.ts";
+import { asking, environment, findOptions } from "./_environment.ts";
 
 export interface RedteamResult extends RedteamReport {
   /** Whose containers were attacked; absent where none were. */
@@ -74,7 +74,7 @@ async function containers(
   io: Io,
   { settings, promises }: { settings: Settings; promises: readonly SecurityPromise[] },
 ): Promise<{ place: OpenNetwork | { why: string }; runtime?: string }> {
-  const requested = runtimeNamed(args.text("runtime") ?? settings.runtime);
+  const requested = args.choice<RuntimeName>("runtime") ?? settings.runtime;
   if (requested === "deno") return { place: { why: "the runtime is deno, which has no containers" } };
   if (!promises.some((promise) => groupOf(promise) === "container")) return { place: { why: "not asked for" } };
   const deno = { path: args.host.deno, version: Deno.version.deno };

@@ -6,13 +6,14 @@ import { hasImage } from "../setup/images.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import type { HostCheck } from "../setup/check.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
+import type { RuntimeName } from "../../broker/settings/settings.ts";
 import { findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
 import { type Answers, keysOfFile, runWizard, type WizardResult } from "../setup/wizard.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { readText } from "../../lib/http/response_text.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
-import { asking, environment, runtimeNamed } from "./_environment.ts";
+import { asking, environment } from "./_environment.ts";
 import { checkLines, examineHost } from "./doctor.ts";
 
 export interface SetupReport extends WizardResult {
@@ -50,13 +51,8 @@ export async function run(args: Args, io: Io): Promise<SetupReport> {
 }
 
 function sourceOf(args: Args): Pick<BuildImagesOptions, "from" | "base"> {
-  const [from, base] = [args.text("from"), args.text("base")];
-  if (from !== "registry" && from !== "debootstrap") {
-    throw new TaskdError("usage", `Cannot build images from ${JSON.stringify(from?.slice(0, 64))}`, {
-      hint: "Use --from registry or --from debootstrap",
-    });
-  }
-  return { from, ...(base === undefined ? {} : { base }) };
+  const base = args.text("base");
+  return { from: args.choice<BuildImagesOptions["from"]>("from")!, ...(base === undefined ? {} : { base }) };
 }
 
 /** Prints each step; on a terminal also the last line of a program's output, until the next one. */
@@ -72,10 +68,10 @@ function building(args: Args, io: Io): Pick<BuildImagesOptions, "env" | "signal"
 }
 
 async function answersOf(args: Args): Promise<Answers> {
-  const [runtime, agent] = [args.text("runtime"), args.text("agent")];
+  const [runtime, agent] = [args.choice<RuntimeName>("runtime"), args.text("agent")];
   const [compat_url, compat_model] = [args.text("compat-url"), args.text("compat-model")];
   return {
-    ...(runtime === undefined ? {} : { runtime: runtimeNamed(runtime) }),
+    ...(runtime === undefined ? {} : { runtime }),
     ...(agent === undefined ? {} : { agent: agentOf(agent).name }),
     ...(compat_url === undefined ? {} : { compat_url }),
     ...(compat_model === undefined ? {} : { compat_model }),

@@ -32,10 +32,10 @@ export async function run(args: Args, io: Io): Promise<StatsResult> {
   // The broker that runs may have been started with another socket than is configured now.
   const asked = args.text("socket") ?? host?.live_socket ?? socket;
   const since = args.text("since");
-  const by = args.text("by");
+  const by = args.choice<Grouping>("by");
   const running = new RunningStats({
     ...(since === undefined ? {} : { since_ms: parseSince(since, systemClock.now()) }),
-    ...(by === undefined ? {} : { by: groupingOf(by) }),
+    ...(by === undefined ? {} : { by }),
   });
   let damaged = 0;
   const reading = visitTraces(args.settings.audit_root, (found) => {
@@ -69,14 +69,6 @@ export function parseSince(text: string, now_ms: number): number {
       hint: "Give a duration such as 7d or 12h, or a date in UTC such as 2026-01-31 or 2026-01-31T08:00:00Z",
     });
   }
-}
-
-function groupingOf(text: string): Grouping {
-  const found = GROUPINGS.find((name) => name === text);
-  if (found !== undefined) return found;
-  throw new TaskdError("usage", `Cannot group by ${JSON.stringify(text.slice(0, 64))}`, {
-    hint: `Use one of ${GROUPINGS.join(", ")}`,
-  });
 }
 
 export async function render(result: StatsResult, io: Io): Promise<string> {

@@ -1,9 +1,8 @@
 /** The commands that list tasks: tasks, pending, and ui, which prints the address of the pages that do. */
 
 import type { TaskListItem } from "../../broker/api/wire.ts";
-import { isStage, STAGES } from "../../broker/task/stages.ts";
+import type { Stage } from "../../broker/task/stages.ts";
 import { systemClock } from "../../lib/clock.ts";
-import { TaskdError } from "../../lib/errors.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { brokerCommand } from "../plan/command_module.ts";
 import { textTable } from "../text/text_table.ts";
@@ -14,12 +13,7 @@ const PAGE = 500;
 
 export const tasks = brokerCommand({
   async run(args, _io, broker) {
-    const stage = args.text("stage");
-    if (stage !== undefined && !isStage(stage)) {
-      throw new TaskdError("usage", `There is no stage ${JSON.stringify(stage.slice(0, 64))}`, {
-        hint: `Stages: ${Object.keys(STAGES).join(", ")}`,
-      });
-    }
+    const stage = args.choice<Stage>("stage");
     const requested = args.on("all") ? Infinity : args.numberOf("limit");
     const tasks: TaskListItem[] = [];
     let before: string | undefined;

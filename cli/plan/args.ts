@@ -65,6 +65,11 @@ export class Args {
     return typeof value === "string" ? value : undefined;
   }
 
+  /** One of the flag's choices in the table, which parsing has held it to. */
+  choice<T extends string>(name: string): T | undefined {
+    return this.text(name) as T | undefined;
+  }
+
   texts(name: string): string[] {
     const value = this.#flag(name);
     return Array.isArray(value) ? value : [];

@@ -30,7 +30,7 @@ export interface FlagSpec {
   undecided?: true;
   repeatable?: true;
   required?: true;
-  /** The only valid values, for completion; the command itself checks them. */
+  /** The only valid values. */
   choices?: readonly string[];
   /** Smallest integer, or duration in milliseconds, that is accepted. */
   minimum?: number;
@@ -48,6 +48,8 @@ export interface PositionalSpec {
   kind: PositionalKind;
   help: string;
   optional?: true;
+  /** The only valid words. */
+  choices?: readonly string[];
   /** Of a `branch`: its name is required, because the command cannot be undone. */
   named?: true;
 }

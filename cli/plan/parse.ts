@@ -179,8 +179,9 @@ function readValue(
         return at.context.absolute(checkPath(text));
       // Planning knows what a store's location means.
       case "store":
-      case "string":
         return text;
+      case "string":
+        return oneOf(flag, text);
     }
   } catch (error) {
     if (!(error instanceof TaskdError)) throw error;
@@ -265,9 +266,15 @@ function checkPositional(positional: PositionalSpec, word: string, context: Pars
       return /^\.{1,2}(?:\/|$)/.test(word) ? context.absolute(checkPath(word)) : word;
     // Planning knows what a store's location means.
     case "store":
-    case "word":
       return word;
+    case "word":
+      return oneOf(positional, word);
   }
+}
+
+function oneOf({ choices }: Pick<FlagSpec, "choices">, text: string): string {
+  if (choices === undefined || choices.includes(text)) return text;
+  throw new TaskdError("usage", `${quote(text)} is none of ${choices.join(", ")}`);
 }
 
 function one(text: string | undefined): string[] | undefined {

@@ -57,6 +57,14 @@ Deno.test("parseCall() takes a flag's letter for its name, and a relative reposi
   for (const [word, repo] of table) assertEquals((await parsed("submit", word, "Fix")).positionals.repo, repo);
 });
 
+Deno.test("parseCall() takes the choices of a flag or an argument alone", async () => {
+  assertEquals((await parsed("tasks", "--stage", "running")).flags.stage, "running");
+  assertEquals((await parsed("completion", "zsh")).positionals.shell, "zsh");
+  const said = 'Cannot read --prefer: "mine" is none of ours, theirs';
+  await assertRejects(() => parse(["merge", "shop@try", "--into", "main", "--prefer", "mine"]), TaskdError, said);
+  await assertRejects(() => parse(["completion", "csh"]), TaskdError, '"csh" is none of bash, zsh, fish');
+});
+
 Deno.test("a flag is a switch or takes a value as its own command has it", async () => {
   for (const { name, letter, kind } of GLOBAL_FLAGS) {
     const same = COMMANDS.flatMap(({ flags }) => flags).filter((flag) => [name, letter].includes(flag.name));

@@ -66,7 +66,7 @@ Deno.test("tasks refuses a stage that there is not, and lists those there are", 
   await using host = await makeBrokerHost();
   const { code, stderr } = await host.taskd("tasks", "--stage", "runing");
   assertEquals(code, 2);
-  assertStringIncludes(stderr, "Stages: admission, staging,");
+  assertStringIncludes(stderr, "is none of admission, staging,");
 });
 
 Deno.test("help and completion know every stage and every agent", () => {
