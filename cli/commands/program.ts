@@ -4,7 +4,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { VERSION } from "../../lib/version.ts";
 import { localCommand } from "../plan/command_module.ts";
 import { COMMANDS, findCommand } from "../table/commands.ts";
-import { completionScript, SHELLS } from "./completion_script.ts";
+import { completions, completionScript, type Shell } from "./completion.ts";
 import { commandHelp, errorsHelp, findGroup, groupHelp, type HelpStyle, helpWidth, overview } from "./help_text.ts";
 
 export const version = localCommand({
@@ -39,13 +39,14 @@ async function explain(words: readonly string[], style: HelpStyle): Promise<stri
   });
 }
 
-export const completion = localCommand({
+/** Prints the script, or, for a script that asks, what may stand in the place of the last word. */
+export const completion = localCommand<{ shell: Shell; script?: string; offers?: string[] }>({
   run(args) {
-    const word = args.positional("shell");
-    const shell = SHELLS.find((each) => each === word);
-    if (shell !== undefined) return Promise.resolve({ shell, script: completionScript(shell) });
-    const message = `There is no completion for ${JSON.stringify(word.slice(0, 200))}`;
-    return Promise.reject(new TaskdError("usage", message, { hint: `Shells: ${SHELLS.join(", ")}` }));
+    const shell = args.positional("shell") as Shell;
+    const words = args.texts("word");
+    return Promise.resolve(
+      words.length === 0 ? { shell, script: completionScript(shell) } : { shell, offers: completions(shell, words) },
+    );
   },
-  render: ({ script }) => script,
+  render: ({ script, offers = [] }) => script ?? offers.join("\n"),
 });

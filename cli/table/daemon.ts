@@ -119,6 +119,9 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
   },
 ]);
 
+/** Shells that there is a completion for. */
+export const SHELLS = ["bash", "zsh", "fish"] as const;
+
 export const PROGRAM_COMMANDS: readonly CommandSpec[] = commands("Program", [
   {
     name: "version",
@@ -143,7 +146,13 @@ export const PROGRAM_COMMANDS: readonly CommandSpec[] = commands("Program", [
   {
     name: "completion",
     summary: "Print a completion script for a shell",
-    positionals: [{ name: "shell", kind: "word", help: "bash, zsh or fish" }],
+    details: "The script asks this program with every Tab.",
+    positionals: [{ name: "shell", kind: "word", choices: SHELLS, help: "bash, zsh or fish" }],
+    flags: [
+      text("word WORD", "What a script asks: a word that was typed, the last one as far as it is; may be repeated", {
+        repeatable: true,
+      }),
+    ],
     examples: [
       { words: "completion bash > /etc/bash_completion.d/taskd", why: "For every user of bash" },
       { words: "completion zsh > /usr/local/share/zsh/site-functions/_taskd", why: "For every user of zsh" },

@@ -6,8 +6,6 @@ const ROOT = new URL("../../", import.meta.url);
 /** Where a flag has one dash, and why: a path, the flag, the reason. */
 const ONE_DASH: readonly (readonly [path: string, flag: string, reason: string])[] = [
   ["broker/git/_scan.ts", "size", "an option of find"],
-  ["cli/commands/completion_script.ts", "store", "what is matched once a dash is gone"],
-  ["cli/commands/completion_script.ts", "ttl", "what is matched once a dash is gone"],
   ["daemon/metrics.ts", "ro-cache-budget", "a text of the contract"],
   ["docs/reference/metrics.md", "ro-cache-budget", "a text of the contract"],
   ["lib/backend/s3.ts", "at", "a negative number"],

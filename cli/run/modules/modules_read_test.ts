@@ -27,7 +27,7 @@ const url = (path: string) => import.meta.resolve(`../../../${path}`);
 Deno.test("a call's first thread loads only modules of inline commands, and neither engine", async () => {
   const read = await modulesReadFor(url("cli/main.ts"));
   const commands = [...read].filter((specifier) => specifier.startsWith(url("cli/commands/")));
-  const inline = ["completion_script.ts", "help_text.ts", "program.ts"];
+  const inline = ["completion.ts", "help_text.ts", "program.ts"];
   assertEquals(commands.sort(), inline.map((name) => url(`cli/commands/${name}`)));
   assert(read.has(url("cli/table/commands.ts")));
   for (const path of ["lib/store/store.ts", "lib/client/client.ts", "broker/serve.ts", "broker/client/client.ts"]) {
