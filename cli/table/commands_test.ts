@@ -1,15 +1,18 @@
 import { assert, assertEquals } from "@std/assert";
-import { GROUPS } from "../plan/command_spec.ts";
+import { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
+import { S3_ENV, S3_SYS } from "../../lib/backend/s3_permissions.ts";
+import type { HostPlace } from "../plan/broker_host.ts";
+import { type CommandSpec, type FlagKind, GROUPS } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
-import { launchFlags } from "./launch_flags.ts";
+import { LAUNCH_KINDS, launchFlags } from "./launch_flags.ts";
 import { commandHelp, helpWidth, overview } from "../commands/help_text.ts";
 import { loadForBroker } from "../run/modules/broker.ts";
 import { loadInline } from "../run/modules/inline.ts";
 import { loadLocal } from "../run/modules/local.ts";
 import { loadForStore } from "../run/modules/store.ts";
 import { parseCall } from "../plan/parse.ts";
-import { NO_PERMISSIONS, toDenoPermissions } from "../plan/permissions.ts";
+import { NO_PERMISSIONS, PERMISSION_KINDS, toDenoPermissions, unionOf } from "../plan/permissions.ts";
 import { branchNeeds } from "../plan/needs.ts";
 import { backendOf } from "../run/run.ts";
 
@@ -102,6 +105,50 @@ Deno.test("launchFlags() never prompts, bounds the young generation, and allows 
     "--allow-sys",
   ]);
 });
+
+Deno.test("launchFlags() allows every kind of permission that a command may need, and no other", () => {
+  const routes = ["store", "socket"] as const;
+  const needs = unionOf(...COMMANDS.flatMap((each) => routes.map((route) => each.needs(samplePlan(each, route)))));
+  const kinds = PERMISSION_KINDS.filter((kind) => kind !== "import" && needs[kind].length > 0);
+  assertEquals(kinds, [...LAUNCH_KINDS]);
+});
+
+const SAMPLE_HOST: HostPlace = {
+  directory: "/sample",
+  lock: "/sample",
+  egress_list: "/sample",
+  live_socket: "/sample",
+  roots: ["/sample"],
+  variables: ["HOME"],
+  tool_variables: ["HOME"],
+  programs: PROGRAM_PATHS,
+  notifiers: ["/sample"],
+  deno: "/sample",
+  entry: "/sample",
+  store: "/sample",
+  temporary: "/sample",
+  unit_folders: ["/sample"],
+};
+
+/** A plan with every argument and flag given, to ask the table what a command may ever need. */
+function samplePlan(command: CommandSpec, route: Plan["route"]): Plan {
+  return {
+    command: command.name,
+    positionals: Object.fromEntries(command.positionals.map((positional) => [positional.name, "/sample"])),
+    flags: Object.fromEntries([...GLOBAL_FLAGS, ...command.flags].map((flag) => [flag.name, sampleOf(flag.kind)])),
+    store: "s3://sample",
+    workspace: "/sample",
+    s3: { options: {}, access: { net: ["/sample"], env: [...S3_ENV], sys: [...S3_SYS], read: ["/sample"] } },
+    socket: "/sample/taskd.sock",
+    route,
+    broker: { home: "/sample", socket: "/sample/broker.sock", host: SAMPLE_HOST },
+  };
+}
+
+/** An address to listen on is the only text that is read any further. */
+function sampleOf(kind: FlagKind): string {
+  return kind === "string" ? "localhost:1" : "/sample";
+}
 
 Deno.test("toDenoPermissions() grants nothing where nothing is listed", () => {
   assertEquals(toDenoPermissions(NO_PERMISSIONS), {
