@@ -24,7 +24,7 @@ import {
   surveyTraces,
   type TraceEntry,
 } from "./task_index.ts";
-import { DamagedTrace, EMPTY_HEAD, inTurns, scanTrace, tracePath, type Verdict, verifySteps } from "./trace.ts";
+import { DamagedTrace, EMPTY_HEAD, inTurns, scanTrace, tracePath, type Verdict } from "./trace.ts";
 
 export interface TaskStoreOptions {
   clock?: Clock;
@@ -210,12 +210,10 @@ export class TaskStore {
    */
   async verify(id: string): Promise<Verdict> {
     this.#assertId(id);
-    const noted = this.#open.get(id)?.head ?? this.#entries.get(id)?.head ?? this.#damaged.get(id)?.noted?.head;
-    const verdict = await inTurns(verifySteps(this.audit_root, id, noted));
-    if (!verdict.intact) return verdict;
+    const known = this.#open.get(id)?.head ?? this.#entries.get(id)?.head ?? this.#damaged.get(id)?.noted?.head;
     try {
-      await inTurns(recordSteps(this.audit_root, id));
-      return verdict;
+      const { head } = await inTurns(recordSteps(this.audit_root, id, { known }));
+      return { intact: true, head };
     } catch (error) {
       if (error instanceof DamagedTrace) return { intact: false, fault: error.fault };
       throw error;

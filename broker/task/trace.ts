@@ -11,7 +11,6 @@ import { fileError } from "../../lib/fs.ts";
 import { MAX_LINE_BYTES, NO_PREVIOUS, parseLine, type Row } from "./rows.ts";
 import { concat } from "../../lib/concat.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
-import { plural } from "../../lib/text/plural.ts";
 
 /** The most bytes of a trace: 1,000 requests and a long output take a tenth of it. */
 export const MAX_TRACE_BYTES = 67_108_864;
@@ -198,51 +197,7 @@ export async function inTurns<R>(steps: Generator<TraceHead, R>): Promise<R> {
   }
 }
 
+/** Whether a trace is what was written. */
 export type Verdict =
-  | { intact: true; head: TraceHead; torn_bytes: number }
+  | { intact: true; head: TraceHead }
   | { intact: false; fault: TraceFault };
-
-/**
- * Whether a trace is what was written.
- *
- * @param known A head that was noted elsewhere: only with one can it be seen that the last rows are missing, or that
- * all from some row on were written anew.
- * @throws {TaskdError} `not_found`, `denied` or `unavailable`.
- */
-export function verifyTrace(audit_root: string, id: string, known?: TraceHead): Verdict {
-  return atOnce(verifySteps(audit_root, id, known));
-}
-
-export function* verifySteps(audit_root: string, id: string, known?: TraceHead): Generator<TraceHead, Verdict> {
-  const path = tracePath(audit_root, id);
-  let head = EMPTY_HEAD;
-  const fault = (seq: number, problem: TraceFault["problem"], detail: string): Verdict => {
-    return { intact: false, fault: { seq, problem, detail } };
-  };
-  const lines = scanTrace(path);
-  try {
-    let step = lines.next();
-    for (; !step.done; step = lines.next()) {
-      const { row } = step.value;
-      head = step.value.head;
-      const created = row.type === "created";
-      if (created !== (row.seq === 1)) return fault(row.seq, "altered", "only the first row says what was asked for");
-      if (created && row.task.id !== id) return fault(1, "altered", `it is the trace of ${row.task.id}`);
-      if (head.seq === known?.seq && head.sha256 !== known.sha256) {
-        return fault(head.seq, "altered", "this row, or one before, is not the one that was noted");
-      }
-      yield head;
-    }
-    if (known !== undefined && head.seq < known.seq) {
-      return fault(head.seq + 1, "missing", `there had been ${plural(known.seq, "row")}`);
-    }
-    if (head.seq === 0) return fault(1, "missing", "there is no row");
-    return { intact: true, head, torn_bytes: step.value };
-  } catch (error) {
-    if (error instanceof DamagedTrace) return { intact: false, fault: error.fault };
-    throw error;
-  } finally {
-    // The file is closed now, also where the reading ends early.
-    lines.return(0);
-  }
-}

@@ -12,7 +12,7 @@ import { EgressProxy, type EgressProxyOptions } from "../../broker/egress/proxy.
 import { Gateway, type GatewayOptions } from "../../broker/gateway/gateway.ts";
 import { checkAdmin } from "../../broker/http/listener_policy.ts";
 import { serveBroker, type ServeBrokerOptions } from "../../broker/serve.ts";
-import { verifyTrace } from "../../broker/task/trace.ts";
+import { verifyTrace } from "../broker/task/verify_trace.ts";
 import { webResponse } from "../../broker/web/web.ts";
 import type { SecurityPromise } from "../../cli/redteam/security_promise.ts";
 import type { ReadTimeout } from "./raw_connections.ts";

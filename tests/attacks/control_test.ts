@@ -39,7 +39,7 @@ const OPEN: Partial<Surfaces> = {
       }),
       close: () => Promise.resolve(),
     }),
-  verifyTrace: () => ({ intact: true, head: { seq: 1, sha256: "", bytes: 0 }, torn_bytes: 0 }),
+  verifyTrace: () => ({ intact: true, head: { seq: 1, sha256: "", bytes: 0 } }),
   sanitizeText: (text) => text,
   webResponse: (path) =>
     new Response(`<script src="/ui/x.ts"></script><script>${path}</script>`, {
