@@ -150,12 +150,8 @@ export class S3Objects {
   }
 
   /** Deletes an object; most servers do not tell whether there was one. */
-  async remove(key: string, if_match?: string): Promise<void> {
-    const condition = if_match === undefined ? {} : { IfMatch: `"${if_match}"` };
-    await this.calls.once(
-      new this.sdk.DeleteObjectCommand({ ...this.#at(key), ...condition }),
-      this.calls.bufferedMs(),
-    );
+  async remove(key: string): Promise<void> {
+    await this.calls.once(new this.sdk.DeleteObjectCommand(this.#at(key)), this.calls.bufferedMs());
   }
 
   async page(prefix: string, token?: string): Promise<{ objects: ObjectInfo[]; next?: string }> {

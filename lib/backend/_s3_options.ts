@@ -36,11 +36,6 @@ export interface S3BackendOptions extends S3StoreOptions {
   bucket: string;
   /** Beginning of the store's keys, `/`-separated; none for the whole bucket. */
   prefix?: string;
-  /**
-   * Whether a delete under a condition (`If-Match`) is known to be decided at once with a rival write, as AWS promises;
-   * default: only without an endpoint. Servers exist that look and then delete, and no probe can be sure to see that.
-   */
-  atomic_delete?: boolean;
   /** Write nothing, also nothing that would show how the server writes: only reading works then. */
   read_only?: boolean;
   clock?: Clock;

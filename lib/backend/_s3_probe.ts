@@ -12,17 +12,11 @@ import { S3Failure } from "./_s3_failure.ts";
 import type { Condition, S3Objects } from "./_s3_objects.ts";
 import { decide } from "./_s3_write.ts";
 
-/** What a server supports of what is optional. */
-export interface S3Abilities {
-  /** Whether it checks the condition of a delete itself. */
-  conditional_delete: boolean;
-}
-
 const RIVALS = 4;
 const text = (value: string): Uint8Array => new TextEncoder().encode(value);
 
 /** Tries the server; removes what it wrote. Throws `denied` naming what the server does wrong. */
-export async function probeS3(objects: S3Objects, url: string, random: RandomBytes): Promise<S3Abilities> {
+export async function probeS3(objects: S3Objects, url: string, random: RandomBytes): Promise<void> {
   const directory = `${RESERVED_PART}/probe-${randomHex(random, 12)}`;
   const probe = new Probe(objects, url, random);
   const keys = { one: `${directory}/one`, none: `${directory}/none`, rivals: `${directory}/rivals` };
@@ -34,7 +28,6 @@ export async function probeS3(objects: S3Objects, url: string, random: RandomByt
       probe.rivals(keys.rivals),
     ]);
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
-    return { conditional_delete: outcomes[0].status === "fulfilled" && outcomes[0].value };
   } finally {
     await Promise.allSettled(Object.values(keys).map((key) => objects.calls.repeated(() => objects.remove(key))));
   }
@@ -76,8 +69,8 @@ class Probe {
     this.#wrong = randomHex(random, 16);
   }
 
-  /** Checks one object; resolves to whether it can be deleted under a condition. */
-  async single(key: string, prefix: string): Promise<boolean> {
+  /** Checks one object. */
+  async single(key: string, prefix: string): Promise<void> {
     const objects = this.#objects;
     const mark = randomHex(this.#random, 16);
     const created = await this.#write(key, "one", "new", mark);
@@ -95,7 +88,6 @@ class Probe {
     const replaced = await this.#write(key, "two", { if_match: created }, randomHex(this.#random, 16));
     this.#require(replaced !== created, "two contents of an object have one etag");
     await this.#refuses(key, { if_match: created }, "a write with an old etag (If-Match) replaced an object");
-    return await this.#deletesUnderCondition(key, replaced);
   }
 
   async missing(key: string): Promise<void> {
@@ -118,18 +110,6 @@ class Probe {
     this.#require(enough, `${winners.length} of ${RIVALS} parallel creates of one object succeeded`);
     const winner = (await this.#inspect(key))?.mark;
     this.#require(winners.length === 0 || winner === winners[0], "a create that succeeded was lost to a rival");
-  }
-
-  async #deletesUnderCondition(key: string, etag: string): Promise<boolean> {
-    try {
-      await this.#objects.remove(key, this.#wrong);
-      return false;
-    } catch (error) {
-      if (!(error instanceof S3Failure)) throw error;
-      if (error.status !== 412) return false;
-    }
-    await this.#objects.calls.repeated(() => this.#objects.remove(key, etag)).catch(() => {});
-    return await this.#inspect(key) === undefined;
   }
 
   #inspect(key: string) {

@@ -97,40 +97,13 @@ function overGone(key: string, found: S3Head, gone: { since_ms: number; now_ms: 
   throw new BackendError("unavailable", key, `Cannot write ${key}: it is being deleted; try again later`);
 }
 
-/** Deletes an object if its etag is `etag`, on a server that checks that itself. */
-export async function removeIfMatch(objects: S3Objects, key: string, etag: string): Promise<void> {
-  let unsure = false;
-  const failed = (failure: S3Failure) => failureError(failure, key, "delete", unsure ? "ambiguous" : codeOf(failure));
-  for (let count = 1;; count++) {
-    try {
-      const found = await objects.calls.repeated(() => objects.inspect(key));
-      if (found === undefined || found.gone) {
-        if (unsure) return;
-        throw missing(key);
-      }
-      if (found.etag !== etag) {
-        throw new BackendError(unsure ? "ambiguous" : "precondition_failed", key, `${key} has another etag`);
-      }
-    } catch (error) {
-      throw error instanceof S3Failure ? failed(error) : error;
-    }
-    try {
-      return await objects.remove(key, etag);
-    } catch (error) {
-      if (!(error instanceof S3Failure)) throw error;
-      unsure ||= error.unsure;
-      if (!error.passing && !isRefusal(error) || !objects.calls.mayRepeat(count)) throw failed(error);
-    }
-    await objects.calls.pause(count);
-  }
-}
-
 /**
- * {@linkcode removeIfMatch} on a server that ignores the condition of a delete: a placeholder first replaces the object
- * under the condition. From then on readers see nothing and writers wait, so that deleting without a condition is
- * safe. If the delete fails, the placeholder stays until the next create overwrites it.
+ * Deletes an object if its etag is that of the condition, also on a server that ignores the condition of a delete, or looks
+ * and then deletes: a placeholder first replaces the object under the condition. From then on readers see nothing and
+ * writers wait, so that deleting without a condition is safe. If the delete fails, the placeholder stays until the next
+ * create overwrites it.
  */
-export async function removeInTwoSteps(objects: S3Objects, write: Write & { condition: { if_match: string } }) {
+export async function removeIfMatch(objects: S3Objects, write: Write & { condition: { if_match: string } }) {
   const { key, mark, condition } = write;
   const found = await objects.calls.repeated(() => objects.inspect(key));
   if (found === undefined || found.gone) throw missing(key);

@@ -17,8 +17,8 @@ import { failureError, S3Failure } from "./_s3_failure.ts";
 import { copyParts, inPieces, uploadParts } from "./_s3_multipart.ts";
 import { type Condition, type S3Download, S3Objects } from "./_s3_objects.ts";
 import { configOf, placeOf, type S3BackendOptions } from "./_s3_options.ts";
-import { probeMultipartCreate, probeS3, type S3Abilities } from "./_s3_probe.ts";
-import { decide, missing, removeIfMatch, removeInTwoSteps } from "./_s3_write.ts";
+import { probeMultipartCreate, probeS3 } from "./_s3_probe.ts";
+import { decide, missing, removeIfMatch } from "./_s3_write.ts";
 
 export type { S3Deadlines } from "./_s3_calls.ts";
 export type { S3BackendOptions, S3Credentials, S3StoreOptions } from "./_s3_options.ts";
@@ -31,11 +31,8 @@ const SINGLE_BYTES = 64 * 1024 * 1024;
 /** What one copy request may copy: the limit of S3. */
 const SINGLE_COPY_BYTES = 5 * 1024 ** 3;
 
-/** Abilities that servers were found to have, for the life of the process. */
-const known = new Map<string, Promise<S3Abilities>>();
-
-/** What counts for a server that was not asked. */
-const UNKNOWN_ABILITIES: Promise<S3Abilities> = Promise.resolve({ conditional_delete: false });
+/** Checks of servers, for the life of the process. */
+const checked = new Map<string, Promise<void>>();
 
 /** A store in a bucket. Requires `--allow-net` of the server, and `--allow-env` and `--allow-read` of what the SDK's chain reads. */
 export class S3Backend implements Backend {
@@ -43,21 +40,18 @@ export class S3Backend implements Backend {
   readonly #client: S3Client;
   readonly #objects: S3Objects;
   readonly #random: RandomBytes;
-  readonly #deletes_under_condition: boolean;
   readonly #part_bytes: number;
   readonly #single_copy_bytes: number;
   #multipart_create: Promise<boolean> | undefined;
 
   private constructor(
     url: string,
-    parts: { client: S3Client; objects: S3Objects; abilities: S3Abilities },
+    parts: { client: S3Client; objects: S3Objects },
     options: S3BackendOptions,
   ) {
     this.url = url;
     this.#client = parts.client;
     this.#objects = parts.objects;
-    const atomic = options.atomic_delete ?? options.endpoint === undefined;
-    this.#deletes_under_condition = atomic && parts.abilities.conditional_delete;
     this.#random = options.random ?? systemRandom;
     this.#part_bytes = options.part_bytes ?? PART_BYTES;
     this.#single_copy_bytes = options.single_copy_bytes ?? SINGLE_COPY_BYTES;
@@ -78,11 +72,12 @@ export class S3Backend implements Backend {
     const objects = new S3Objects(sdk, calls, { bucket, prefix });
     const place = [options.endpoint, options.region, url].join("\n");
     try {
-      let abilities = options.read_only ? UNKNOWN_ABILITIES : known.get(place);
-      if (abilities === undefined) known.set(place, abilities = probeS3(objects, url, random));
-      return new S3Backend(url, { client, objects, abilities: await abilities }, options);
+      let check = options.read_only ? undefined : checked.get(place);
+      if (check === undefined && !options.read_only) checked.set(place, check = probeS3(objects, url, random));
+      await check;
+      return new S3Backend(url, { client, objects }, options);
     } catch (error) {
-      known.delete(place);
+      checked.delete(place);
       client.destroy();
       // The keys of the probe's own objects would mean nothing to the reader.
       const failure = error instanceof BackendError ? error.cause : error;
@@ -178,8 +173,7 @@ export class S3Backend implements Backend {
           unsure ||= failure.unsure;
         });
       }
-      if (this.#deletes_under_condition) return await removeIfMatch(this.#objects, key, if_match);
-      await removeInTwoSteps(this.#objects, { key, mark: this.#mark(), condition: { if_match } });
+      await removeIfMatch(this.#objects, { key, mark: this.#mark(), condition: { if_match } });
     } catch (error) {
       if (!(error instanceof S3Failure)) throw error;
       throw failureError(error, key, "delete", unsure ? "ambiguous" : undefined);
