@@ -6,7 +6,8 @@
  */
 
 import { join } from "@std/path/join";
-import { fileError, writeAllSync } from "../../lib/fs.ts";
+import { fileError } from "../../lib/fs.ts";
+import { RotatedFile } from "../../lib/rotated_file.ts";
 import type { EgressDecision } from "./decision.ts";
 
 export const ACCESS_LOG_NAME = "access.log";
@@ -50,16 +51,11 @@ function field(text: string | undefined, max_chars = 256): string {
 }
 
 export class AccessLog {
-  readonly #path: string;
-  readonly #max_bytes: number;
-  #file: Deno.FsFile;
-  #bytes: number;
+  readonly #file: RotatedFile;
   #healthy = true;
 
-  private constructor(path: string, max_bytes: number) {
-    this.#path = path;
-    this.#max_bytes = max_bytes;
-    [this.#file, this.#bytes] = openLog(path);
+  private constructor(file: RotatedFile) {
+    this.#file = file;
   }
 
   /**
@@ -71,7 +67,7 @@ export class AccessLog {
     const path = join(directory, ACCESS_LOG_NAME);
     try {
       Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
-      return new AccessLog(path, max_bytes);
+      return new AccessLog(new RotatedFile({ path, suffix: ".0", max_bytes }));
     } catch (error) {
       throw fileError(error, `Cannot open the access log ${path}`);
     }
@@ -84,52 +80,10 @@ export class AccessLog {
 
   /** Writes one line; a failure shows in {@linkcode healthy}. */
   write(decision: EgressDecision, outcome: Transfer): void {
-    const bytes = new TextEncoder().encode(formatLogLine(decision, outcome));
-    try {
-      if (this.#bytes > 0 && this.#bytes + bytes.length > this.#max_bytes) this.#setAside();
-      writeAllSync(this.#file, bytes);
-      this.#bytes += bytes.length;
-      this.#healthy = true;
-    } catch {
-      this.#healthy = false;
-      this.#cutTornLine();
-    }
+    this.#healthy = this.#file.write(formatLogLine(decision, outcome));
   }
 
   close(): void {
-    this.#file.close();
-  }
-
-  /** A full disk takes the beginning of a line: the next one must not continue it. */
-  #cutTornLine(): void {
-    try {
-      this.#file.truncateSync(this.#bytes);
-    } catch {
-      // Then the disk is in a state in which the next line will not be written either.
-    }
-  }
-
-  #setAside(): void {
-    try {
-      Deno.renameSync(this.#path, `${this.#path}.0`);
-    } catch (error) {
-      // Moved away by another program, or by the attempt before, which then could not open a new file.
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    }
-    const [file, bytes] = openLog(this.#path);
-    this.#file.close();
-    [this.#file, this.#bytes] = [file, bytes];
-  }
-}
-
-function openLog(path: string): [Deno.FsFile, number] {
-  const file = Deno.openSync(path, { append: true, create: true, mode: 0o600 });
-  try {
-    // A file that was there keeps its mode through open; one made under a loose umask cannot be.
-    Deno.chmodSync(path, 0o600);
-    return [file, file.statSync().size];
-  } catch (error) {
-    file.close();
-    throw error;
+    this.#file[Symbol.dispose]();
   }
 }

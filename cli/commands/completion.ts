@@ -5,7 +5,7 @@
 
 import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import { COMMANDS, findCommand, GLOBAL_FLAGS, PROGRAM } from "../table/commands.ts";
-import { SHELLS } from "../table/daemon.ts";
+import type { SHELLS } from "../table/daemon.ts";
 
 export type Shell = typeof SHELLS[number];
 

@@ -26,7 +26,7 @@ Deno.test("completions are commands, their second words, flags and what these ta
   assertEquals(offered("submit", "repo", "--database", "a", "--datab"), ["--database"]);
   assertEquals(offered("tasks", "--stage", "awaiting_a"), ["awaiting_approval"]);
   assertEquals(offered("setup", "--from", "deb"), ["debootstrap"]);
-  assertEquals(offered("gc", "--he"), ["--help"]);
+  assertEquals(offered("gc", "--hel"), ["--help"]);
   assertEquals(offered("--js"), ["--json"]);
   assertEquals(offered(""), FIRST_WORDS);
   assertEquals(offered("nothing", ""), []);

@@ -2,7 +2,7 @@
 
 import { serveBroker } from "../../broker/serve.ts";
 import { findBroker, stopBroker } from "../../broker/client/lifecycle.ts";
-import { LogFile } from "../setup/log_file.ts";
+import { openLogFile } from "../setup/log_file.ts";
 import { preflight } from "../setup/preflight.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
@@ -12,13 +12,13 @@ import { environment, findOptions, livePolicy, terminating } from "./_environmen
 export async function run(args: Args, io: Io): Promise<StartResult | undefined> {
   const log_file = args.text("log-file");
   if (args.on("detach")) return await startDetached(args, io, log_file ?? `${args.host.directory}/broker.log`);
-  using log = log_file === undefined ? undefined : new LogFile(log_file);
+  using log = log_file === undefined ? undefined : openLogFile(log_file);
   const env = ownEnvironment(args);
   const replaced_pid = await replace(args, io, env);
   const broker = await serveBroker({
     home: args.broker.home,
     env,
-    write: (line) => log === undefined ? io.error(line) : log.write(line),
+    write: (line) => log === undefined ? io.error(line) : log.write(`${line}\n`),
     terminal: log === undefined && io.errorIsTerminal,
     signal: io.signal,
     programs: args.host.programs,

@@ -7,7 +7,7 @@ import { LANES, laneText } from "../../broker/agents.ts";
 import type { CeilingView } from "../../broker/api/wire.ts";
 import { BrokerClient } from "../../broker/client/client.ts";
 import { RunningStats } from "../../broker/task/stats.ts";
-import { type Grouping, GROUPINGS, type GroupTally, type TaskStats } from "../../broker/task/stats_schema.ts";
+import type { Grouping, GroupTally, TaskStats } from "../../broker/task/stats_schema.ts";
 import { visitTraces } from "../../broker/task/task_index.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";

@@ -1,6 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { TaskdError } from "../../lib/errors.ts";
-import { LogFile } from "./log_file.ts";
+import { RotatedFile } from "./rotated_file.ts";
+
+const opened = (path: string, max_bytes = 1_000) => new RotatedFile({ path, suffix: ".1", max_bytes });
 
 async function inFolder(work: (folder: string) => void | Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir();
@@ -15,8 +16,8 @@ Deno.test("a log takes at most twice its bound and keeps its last lines", () =>
   inFolder((folder) => {
     const path = `${folder}/log`;
     {
-      using log = new LogFile(path, { max_bytes: 100 });
-      for (let index = 0; index < 100; index++) log.write(`line ${index}`);
+      using log = opened(path, 100);
+      for (let index = 0; index < 100; index++) log.write(`line ${index}\n`);
     }
     const [old, current] = [Deno.readTextFileSync(`${path}.1`), Deno.readTextFileSync(path)];
     assertEquals(old.length <= 100 && current.length <= 100, true);
@@ -29,25 +30,25 @@ Deno.test("an existing log is appended to, and only its owner can read it", () =
     const path = `${folder}/log`;
     Deno.writeTextFileSync(path, "before\n", { mode: 0o644 });
     {
-      using log = new LogFile(path);
-      log.write("after");
+      using log = opened(path);
+      log.write("after\n");
     }
     assertEquals(Deno.readTextFileSync(path), "before\nafter\n");
     assertEquals(Deno.statSync(path).mode! & 0o777, 0o600);
   }));
 
 Deno.test("a log that cannot be opened is an error at once", () => {
-  assertThrows(() => new LogFile("/nowhere/log"), TaskdError, "Cannot open the log /nowhere/log");
+  assertThrows(() => opened("/nowhere/log"), Deno.errors.NotFound);
 });
 
 Deno.test("a log that was moved away is created again once it is full", () =>
   inFolder((folder) => {
     const path = `${folder}/log`;
-    using log = new LogFile(path, { max_bytes: 20 });
-    log.write("the first line");
+    using log = opened(path, 20);
+    log.write("the first line\n");
     Deno.renameSync(path, `${folder}/kept`);
-    log.write("the second line");
-    log.write("the third line");
+    log.write("the second line\n");
+    log.write("the third line\n");
     const texts = [`${folder}/kept`, `${path}.1`, path].map((name) => Deno.readTextFileSync(name));
     assertEquals(texts, ["the first line\n", "the second line\n", "the third line\n"]);
   }));
