@@ -42,42 +42,7 @@ export function encodeConfig(config: AgentConfig): string {
   return `${JSON.stringify(config)}\n`;
 }
 
+/** What {@linkcode encodeConfig} wrote: the broker that sent it is this very program. */
 export function parseConfig(line: string): AgentConfig {
-  const value: unknown = JSON.parse(line);
-  if (typeof value !== "object" || value === null) throw new Error("the configuration is not an object");
-  const fields = value as Record<string, unknown>;
-  const text = (name: keyof AgentConfig) => {
-    const field = fields[name];
-    if (typeof field !== "string" || field === "") throw new Error(`the configuration lacks ${name}`);
-    return field;
-  };
-  const count = (name: keyof AgentConfig) => {
-    const field = fields[name];
-    if (typeof field !== "number" || !Number.isSafeInteger(field) || field < 0) {
-      throw new Error(`the configuration's ${name} is not a count`);
-    }
-    return field;
-  };
-  return {
-    gateway_url: text("gateway_url"),
-    token: text("token"),
-    model: text("model"),
-    instruction: text("instruction"),
-    work_dir: text("work_dir"),
-    max_turns: count("max_turns"),
-    links: pairsIn(fields, "links", "path", "target").map(([path, target]) => ({ path, target })),
-    databases: pairsIn(fields, "databases", "name", "path").map(([name, path]) => ({ name, path })),
-  };
-}
-
-function pairsIn(fields: Record<string, unknown>, list: string, one: string, other: string): [string, string][] {
-  const value = fields[list] ?? [];
-  if (!Array.isArray(value)) throw new Error(`the configuration's ${list} are not a list`);
-  return value.map((entry: unknown) => {
-    const { [one]: first, [other]: second } = typeof entry === "object" && entry !== null
-      ? entry as Record<string, unknown>
-      : {};
-    if (typeof first === "string" && typeof second === "string") return [first, second];
-    throw new Error(`the configuration's ${list} lack a ${one} or a ${other}`);
-  });
+  return JSON.parse(line);
 }

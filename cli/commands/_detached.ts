@@ -3,31 +3,26 @@
  * waits until it serves or reports why it does not.
  */
 
-import * as v from "valibot";
-import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
+import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { ownCommand } from "../table/own_command.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
-const SERVES = v.object({
-  pid: v.number(),
-  socket: v.string(),
-  ui_url: v.string(),
-  addr: v.exactOptional(v.string()),
-  /** The broker that it replaced. */
-  replaced_pid: v.exactOptional(v.number()),
-  /** Path of its log; absent for stderr. */
-  log: v.exactOptional(v.string()),
-});
 /** A broker that serves: what its process prints, once. */
-export type StartResult = v.InferOutput<typeof SERVES>;
-const FAILED = v.object({
-  ok: v.literal(false),
-  code: v.picklist(Object.keys(ERROR_CODES) as ErrorCode[]),
-  error: v.string(),
-  hint: v.exactOptional(v.string()),
-});
+export interface StartResult {
+  pid: number;
+  socket: string;
+  ui_url: string;
+  addr?: string;
+  /** The broker that it replaced. */
+  replaced_pid?: number;
+  /** Path of its log; absent for stderr. */
+  log?: string;
+}
+
+/** The line of a process of this very program. */
+type Line = { ok: true } & StartResult | { ok: false; code: ErrorCode; error: string; hint?: string };
 
 /** More than the line needs. */
 const MAX_LINE_BYTES = 65_536;
@@ -58,14 +53,12 @@ export async function startDetached(args: Args, io: Io, log_file: string): Promi
   try {
     const line = await firstLine(child.stdout);
     io.signal.throwIfAborted();
-    const answer = parseJson(line);
-    const serves = v.safeParse(SERVES, answer);
-    if (serves.success) return serves.output;
-    const failed = v.safeParse(FAILED, answer);
-    if (failed.success) {
-      const { code, error, hint } = failed.output;
-      throw new TaskdError(code, error, { hint });
+    const answer = parseJson(line) as Line | undefined;
+    if (answer?.ok) {
+      const { ok: _ok, ...result } = answer;
+      return result;
     }
+    if (answer !== undefined) throw new TaskdError(answer.code, answer.error, { hint: answer.hint });
     const { code } = await child.status;
     throw new TaskdError("internal", `The broker's process ended with ${code} without a reason`, {
       hint: `Read ${log_file}, or run taskd start without --detach`,

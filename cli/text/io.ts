@@ -7,7 +7,7 @@ import { fileError } from "../../lib/fs.ts";
 import { escapeJson, sanitizeText } from "../../lib/text/sanitize.ts";
 import type { OnProgress } from "../../lib/store/results.ts";
 import { LiveLine } from "./live_line.ts";
-import { Progress } from "./progress.ts";
+import { progressIn } from "./progress.ts";
 
 /** Where bytes go: stdout, stderr, or a test's buffer. */
 export interface Sink {
@@ -35,7 +35,6 @@ export class Io {
   readonly quiet: boolean;
   readonly signal: AbortSignal;
   readonly #options: IoOptions;
-  #progress: Progress | undefined;
   #live: LiveLine | undefined;
 
   constructor(options: IoOptions) {
@@ -110,15 +109,8 @@ export class Io {
 
   /** A progress bar for long work: drawn on stderr if that is a terminal that redraws, nothing under --json and elsewhere. */
   progress(label: string): OnProgress {
-    if (this.quiet || this.json || !this.#redraws) return () => {};
-    const bar = new Progress({
-      label,
-      now: this.#options.now,
-      columns: consoleColumns(),
-      write: (text) => write(this.#options.stderr, text),
-    });
-    this.#progress = bar;
-    return (done_bytes, total_bytes) => bar.update(done_bytes, total_bytes);
+    const line = this.live();
+    return line === undefined ? () => {} : progressIn(line, label, this.#options.now);
   }
 
   /** A line on stderr that changes in place; undefined without such a terminal, under --quiet and --json. */
@@ -132,11 +124,9 @@ export class Io {
     return this.#options.stderr.isTerminal() && this.#options.dumb !== true;
   }
 
-  /** Removes the progress bar and the live line, if they are drawn. */
+  /** Removes the line that changes, if it is drawn. */
   clearProgress(): void {
     this.#live?.clear();
-    this.#progress?.clear();
-    this.#progress = undefined;
   }
 }
 

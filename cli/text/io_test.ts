@@ -24,11 +24,12 @@ function make(options: { terminal: boolean; no_color?: boolean; dumb?: boolean; 
   return { io, texts, at: (ms: number) => now_ms = ms };
 }
 
-Deno.test("Io draws progress on a terminal, and takes it away before anything else is written", () => {
+Deno.test("Io draws progress on a terminal, and takes it away before anything else is written", async () => {
   const { io, texts, at } = make({ terminal: true });
   const update = io.progress("create shop");
   at(1_000);
   update(512, 1_024);
+  await new Promise((resolve) => setTimeout(resolve));
   assertEquals(texts.stderr.startsWith("\r\x1b[Kcreate shop  [============ "), true);
   texts.stderr = "";
   io.out("done");

@@ -11,6 +11,8 @@ export interface LiveLineOptions {
 export class LiveLine {
   readonly #options: LiveLineOptions;
   #drawn = false;
+  /** Counts calls: a line that was overtaken while it was measured is not drawn. */
+  #turn = 0;
 
   constructor(options: LiveLineOptions) {
     this.#options = options;
@@ -18,14 +20,17 @@ export class LiveLine {
 
   /** Shows `text` in the place of what was there, made safe and cut at the terminal's edge. */
   async show(text: string): Promise<void> {
+    const turn = ++this.#turn;
     // One column is left free: a terminal would begin a new line after the last.
     const line = await cutLine(sanitizeLine(text), Math.max(1, this.#options.columns - 1));
+    if (turn !== this.#turn) return;
     this.#options.write(`\r\x1b[K${line}`);
     this.#drawn = true;
   }
 
   /** Takes the line away; the next {@linkcode show} draws it again. */
   clear(): void {
+    this.#turn++;
     if (this.#drawn) this.#options.write("\r\x1b[K");
     this.#drawn = false;
   }

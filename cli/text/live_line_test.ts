@@ -21,3 +21,12 @@ Deno.test("LiveLine keeps within the terminal and shows escape sequences instead
   await line.show("\x1b[2J\nlong enough");
   assertEquals(written, ["\r\x1b[K\\x1b[2J\\…"]);
 });
+
+Deno.test("LiveLine does not draw what was overtaken, or taken away, while it was measured", async () => {
+  const { line, written } = make(40);
+  await Promise.all([line.show("first"), line.show("second")]);
+  const last = line.show("third");
+  line.clear();
+  await last;
+  assertEquals(written, ["\r\x1b[Ksecond", "\r\x1b[K"]);
+});

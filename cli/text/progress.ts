@@ -1,7 +1,9 @@
 /** One line that shows the progress of long work: bytes, share, rate and time left. */
 
+import type { OnProgress } from "../../lib/store/results.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
+import type { LiveLine } from "./live_line.ts";
 
 /** Redrawn at most this often, in milliseconds: faster is unreadable and costs more than the work it shows. */
 const REDRAW_MS = 100;
@@ -11,40 +13,17 @@ const SHOW_AFTER_MS = 300;
 
 const BAR_CELLS = 24;
 
-export interface ProgressOptions {
-  /** What is being done, for example `create shop`. */
-  label: string;
-  columns: number;
-  /** Monotonic milliseconds. */
-  now(): number;
-  write(text: string): void;
-}
-
-export class Progress {
-  readonly #options: ProgressOptions;
-  readonly #started_ms: number;
-  #drawn_ms: number | undefined;
-
-  constructor(options: ProgressOptions) {
-    this.#options = options;
-    this.#started_ms = options.now();
-  }
-
-  /** Shows `done_bytes` of `total_bytes`, unless the line was drawn a moment ago. */
-  update(done_bytes: number, total_bytes: number | undefined): void {
-    const now_ms = this.#options.now();
-    const elapsed_ms = now_ms - this.#started_ms;
-    if (elapsed_ms < SHOW_AFTER_MS) return;
-    if (this.#drawn_ms !== undefined && now_ms - this.#drawn_ms < REDRAW_MS) return;
-    this.#drawn_ms = now_ms;
-    const line = `${this.#options.label}  ${describeProgress(done_bytes, total_bytes, elapsed_ms)}`;
-    this.#options.write(`\r\x1b[K${line.slice(0, Math.max(0, this.#options.columns - 1))}`);
-  }
-
-  clear(): void {
-    if (this.#drawn_ms !== undefined) this.#options.write("\r\x1b[K");
-    this.#drawn_ms = undefined;
-  }
+/** Shows the progress of work that begins now in `line`; `now` gives monotonic milliseconds. */
+export function progressIn(line: Pick<LiveLine, "show">, label: string, now: () => number): OnProgress {
+  const started_ms = now();
+  let drawn_ms = -Infinity;
+  return (done_bytes, total_bytes) => {
+    const now_ms = now();
+    const elapsed_ms = now_ms - started_ms;
+    if (elapsed_ms < SHOW_AFTER_MS || now_ms - drawn_ms < REDRAW_MS) return;
+    drawn_ms = now_ms;
+    void line.show(`${label}  ${describeProgress(done_bytes, total_bytes, elapsed_ms)}`);
+  };
 }
 
 /** The line without its label: `[====    ] 50%  12 MiB of 24 MiB  6 MiB/s  2s left`. */

@@ -1,16 +1,12 @@
 import { assertEquals } from "@std/assert";
-import { describeProgress, Progress } from "./progress.ts";
+import { describeProgress, progressIn } from "./progress.ts";
 
-function bar(): { at: (ms: number) => void; written: string[]; progress: Progress } {
+function bar() {
   let now_ms = 0;
-  const written: string[] = [];
-  const progress = new Progress({
-    label: "create shop",
-    columns: 40,
-    now: () => now_ms,
-    write: (text) => written.push(text),
-  });
-  return { at: (ms) => now_ms = ms, written, progress };
+  const shown: string[] = [];
+  const line = { show: (text: string) => Promise.resolve(void shown.push(text)) };
+  const update = progressIn(line, "create shop", () => now_ms);
+  return { at: (ms: number) => now_ms = ms, shown, update };
 }
 
 Deno.test("describeProgress() shows share, amounts, rate and time left", () => {
@@ -27,23 +23,20 @@ Deno.test("describeProgress() shows share, amounts, rate and time left", () => {
   );
 });
 
-Deno.test("Progress draws nothing for short work", () => {
-  const { at, written, progress } = bar();
-  progress.update(1, 2);
+Deno.test("progressIn() shows nothing of short work", () => {
+  const { at, shown, update } = bar();
+  update(1, 2);
   at(299);
-  progress.update(2, 2);
-  progress.clear();
-  assertEquals(written, []);
+  update(2, 2);
+  assertEquals(shown, []);
 });
 
-Deno.test("Progress draws at most ten times a second, within the terminal, and leaves no trace", () => {
-  const { at, written, progress } = bar();
+Deno.test("progressIn() shows the progress at most ten times a second", () => {
+  const { at, shown, update } = bar();
   for (let ms = 0; ms <= 1_000; ms += 10) {
     at(ms);
-    progress.update(ms, 1_000);
+    update(ms, 1_000);
   }
-  assertEquals(written.length, 8);
-  for (const line of written) assertEquals(line.replace("\r\x1b[K", "").length, 39);
-  progress.clear();
-  assertEquals(written.at(-1), "\r\x1b[K");
+  assertEquals(shown.length, 8);
+  assertEquals(shown[0]?.startsWith("create shop  [=======  "), true);
 });
