@@ -228,7 +228,7 @@ export class TaskWork {
       max_inflight: settings.task_max_inflight,
       max_request_cost_usd: settings.max_request_cost_usd,
       max_requests: settings.task_max_requests,
-      allow_tools: settings.allow_vendor_tools,
+      allow_tools: [...settings.allow_vendor_tools, ...(lane === "compat" ? settings.compat.allow_fields : [])],
       onSpend: (spend) => this.#note(spend),
     });
     this.#noted = figures(lease.spend());

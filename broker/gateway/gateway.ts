@@ -19,7 +19,7 @@ import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, Task
 import type { PriceBook } from "./prices.ts";
 import { Refusal } from "./refusal.ts";
 import { type MatchedRoute, matchRoute } from "./routes.ts";
-import { checkBody } from "./rules/mod.ts";
+import { checkBody } from "./fields/mod.ts";
 import { InvalidJson, parseStrictJson } from "../../lib/text/strict_json.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
 import { GATEWAY_PORT } from "../egress/ports.ts";
@@ -168,7 +168,12 @@ export class Gateway {
     using body = route.row.method === "POST" ? await readJsonBody(request, this.#body_memory) : undefined;
     if (!body && hasBody(request)) throw new Refusal("bad_request", "A request of this route has no body");
     const { lane } = lease.options;
-    const model = body && checkBody(lane, route, parsed(body.bytes), lease.allow_tools);
+    const version = request.headers["anthropic-version"];
+    const checked = body && checkBody(lane, route, parsed(body.bytes), {
+      allowed: lease.allow_tools,
+      version: Array.isArray(version) ? version.join() : version,
+    });
+    const model = checked?.model;
     const { prices } = this.#options;
     if (lease.ending.signal.aborted) throw new Refusal("unauthorized", "The task of this token has ended");
     // A model without a price never meets the budget; its requests are counted.

@@ -31,7 +31,7 @@ export interface LeaseOptions {
   max_request_cost_usd: number;
   /** Requests in all; 0 is {@linkcode DEFAULT_MAX_REQUESTS}. */
   max_requests: number;
-  /** What vendors may do in the agent's stead, by the names that refusals give. */
+  /** What vendors may do in the agent's stead, and fields that may pass, by the names that refusals give. */
   allow_tools?: readonly string[];
   /** Called after each settlement, with the figures as they then are. */
   onSpend?: (spend: Spend) => void;

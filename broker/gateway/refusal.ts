@@ -10,6 +10,7 @@ const REFUSALS = {
   budget_exhausted: [402, "The task's budget is spent"],
   route_refused: [403, "The route is not offered"],
   vendor_tool_refused: [403, "The request would have the vendor act for the agent"],
+  field_refused: [403, "The request has a field that is not known"],
   tier_refused: [403, "The request asks for what cannot be metered"],
   too_large: [413, "The request is too large"],
   unsupported_media: [415, "The body's type or encoding is not accepted"],

@@ -64,7 +64,7 @@ Deno.test("the defaults are the contract's", async () => {
       vendor_b: "https://api.openai.com",
       vendor_c: "https://generativelanguage.googleapis.com",
     },
-    compat: { base_url: "", base_path: "", api_key_env: "", model: "", prices: {} },
+    compat: { base_url: "", base_path: "", api_key_env: "", model: "", prices: {}, allow_fields: [] },
     diff_policy: { max_files_changed: 0, max_lines_changed: 0, blocked_paths: [], second_look_paths: [] },
     profiles: { repos: {} },
     ci: { watch: false, poll_interval: 60_000, watch_timeout: 5_400_000, max_attempts: 0 },

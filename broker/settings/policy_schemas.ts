@@ -141,14 +141,17 @@ export const PRICES = v.pipe(
   v.metadata({ type: "map of model ids to `{input, output}`, USD per 1M tokens" }),
 );
 
+const NAMES_OF_REFUSALS = {
+  type: "text",
+  rule: "must be a name that a refusal of the gateway gives",
+};
+
 export const TOOL_NAMES = v.pipe(
-  list(
-    textLike(/^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$/, {
-      type: "text",
-      rule: "must be a name that a refusal of the gateway gives",
-    }),
-    "must be a list of names",
-    200,
-  ),
+  list(textLike(/^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}(?:\.\*)?$/, NAMES_OF_REFUSALS), "must be a list of names", 200),
   v.metadata({ type: "list of names" }),
+);
+
+export const FIELD_PATHS = v.pipe(
+  list(textLike(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}(?:\.\*)?$/, NAMES_OF_REFUSALS), "must be a list of fields", 200),
+  v.metadata({ type: "list of fields" }),
 );

@@ -7,7 +7,7 @@
 import type * as v from "valibot";
 import { AGENTS, type Lane } from "../agents.ts";
 import * as places from "./path_and_url_schemas.ts";
-import { GLOBS, PRICES, PROFILES, TOOL_NAMES } from "./policy_schemas.ts";
+import { FIELD_PATHS, GLOBS, PRICES, PROFILES, TOOL_NAMES } from "./policy_schemas.ts";
 import {
   cappedInteger,
   choice,
@@ -255,8 +255,7 @@ const TABLE = {
   allow_vendor_tools: {
     value: TOOL_NAMES,
     built_in: [],
-    doc:
-      "Tools that a vendor may run for an agent, past the egress list, by the names that the gateway's refusals give.",
+    doc: "What a vendor may do for an agent, past the egress list, by the names that the gateway's refusals give.",
     example: ["allow_vendor_tools: [web_search]"],
   },
   "broker.socket": {
@@ -320,6 +319,13 @@ const TABLE = {
     doc:
       "Prices by model id, USD per 1M tokens; default is for every other model. Requests to a model without one are unmetered.",
     example: ["prices:", "  small-model: { input: 0.2, output: 0.8 }", "  default: { input: 1, output: 4 }"],
+  },
+  "compat.allow_fields": {
+    value: FIELD_PATHS,
+    built_in: [],
+    doc: "Fields of requests that the endpoint takes beside those that the gateway knows, by the names that its " +
+      "refusals give; with `.*` also all that is in one.",
+    example: ["allow_fields: [chat_template_kwargs.custom_flag, guided_json.*]"],
   },
   "diff_policy.max_files_changed": {
     value: COUNT,

@@ -185,8 +185,8 @@ Deno.test("a body that is not a JSON object in UTF-8, said to be so, is refused"
 Deno.test("16 MiB pass, and one byte more is 413, announced or not", async () => {
   await using gate = await harness(json({}));
   const lease = gate.lease("vendor_a");
-  const body = JSON.stringify({ ...BODIES.messages, metadata: { x: "" } });
-  const filled = (size: number) => body.replace('"x":""', `"x":"${"a".repeat(size - body.length)}"`);
+  const body = JSON.stringify({ ...BODIES.messages, metadata: { user_id: "" } });
+  const filled = (size: number) => body.replace('"user_id":""', `"user_id":"${"a".repeat(size - body.length)}"`);
   const whole = await gate.post(lease, PATHS.vendor_a, filled(16 << 20));
   await whole.text();
   assertEquals([whole.status, gate.vendor.seen[0]?.body.length], [200, 16 << 20]);

@@ -1,0 +1,248 @@
+/**
+ * What Anthropic's messages API may be asked, `/v1/messages` and its `count_tokens`.
+ */
+
+import {
+  count,
+  data,
+  either,
+  type Fields,
+  flag,
+  from,
+  gated,
+  id,
+  inline,
+  label,
+  list,
+  model,
+  number,
+  object,
+  priced,
+  type Shape,
+  type Table,
+  tagged,
+  text,
+} from "./shapes.ts";
+
+const SDK = "@anthropic-ai/sdk 1.14, beta messages";
+const CLIENT = "Claude Code 2.1.197, recorded";
+
+const cache_control = object({ type: label, ttl: label, scope: label });
+const caller = object({ type: label, tool_id: id });
+const web_search = gated("web_search", "only a search of the vendor's leads to it");
+const code = gated("code_execution", "only code that the vendor ran leads to it", { at: "type" });
+const mcp = gated("mcp_servers", "only a server that the vendor called leads to it", { at: "type" });
+const held_file = gated("file_source", "it names a file that the vendor holds");
+
+const citation = tagged({
+  char_location: location("start_char_index", "end_char_index"),
+  page_location: location("start_page_number", "end_page_number"),
+  content_block_location: location("start_block_index", "end_block_index"),
+  search_result_location: location("start_block_index", "end_block_index"),
+  web_search_result_location: { ...web_search, at: "type" },
+}, { what: unknownContent });
+
+function location(start: string, end: string): Shape {
+  return object({
+    type: label,
+    cited_text: text,
+    document_index: count,
+    search_result_index: count,
+    document_title: text,
+    title: text,
+    source: text,
+    file_id: held_file,
+    [start]: count,
+    [end]: count,
+  });
+}
+
+const text_block = object({ type: label, text, citations: list(citation), cache_control });
+const image = object({
+  type: label,
+  source: tagged({
+    base64: object({ type: label, media_type: label, data: inline }),
+    url: gated("url_source", "the vendor would fetch a URL", { at: "url" }),
+    file: { ...held_file, features: ["file_source"], at: "file_id" },
+  }, { what: () => "the kind of source is not known" }),
+  cache_control,
+  transformations: object({ oversized_image: label }),
+});
+const document = object({
+  type: label,
+  source: tagged({
+    base64: object({ type: label, media_type: label, data: inline }),
+    text: object({ type: label, media_type: label, data: text }),
+    content: object({
+      type: label,
+      content: either({ text, list: list(tagged({ text: text_block, image }, { what: unknownContent })) }),
+    }),
+    url: gated("url_source", "the vendor would fetch a URL", { at: "url" }),
+    file: { ...held_file, at: "file_id" },
+  }, { what: () => "the kind of source is not known" }),
+  title: text,
+  context: text,
+  citations: object({ enabled: flag }),
+  cache_control,
+});
+const search_result = object({
+  type: label,
+  source: text,
+  title: text,
+  content: list(text_block),
+  citations: object({ enabled: flag }),
+  cache_control,
+});
+const tool_reference = object({ type: label, tool_name: id, name: id, cache_control });
+
+/** Tools that the client runs. `tool_search_tool` runs at the vendor, over the request's own tools only. */
+const own_tool: Fields = {
+  type: label,
+  name: id,
+  cache_control,
+  defer_loading: flag,
+  strict: flag,
+  allowed_callers: list(label),
+  input_examples: list(data),
+  eager_input_streaming: flag,
+};
+const custom = object({ ...own_tool, description: text, input_schema: data });
+const display = { display_width_px: count, display_height_px: count, display_number: count, enable_zoom: flag };
+const tool = tagged({
+  custom,
+  bash: object(own_tool),
+  text_editor: object({ ...own_tool, max_characters: count }),
+  computer: object({ ...own_tool, ...display }),
+  memory: object(own_tool),
+  tool_search_tool_bm25: object(own_tool),
+  tool_search_tool_regex: object(own_tool),
+}, { untagged: custom, dated: true, what: (tag) => `the vendor would run the tool "${tag}"` });
+
+const changed_tool = tagged({
+  tool_reference,
+  tool_definition: object({ type: label, definition: tool }),
+  mcp_tool_reference: mcp,
+  mcp_toolset_reference: mcp,
+}, { dated: true, untagged: custom, what: (tag) => `the vendor would run the tool "${tag}"` });
+
+const own_server_tool = object({ type: label, id, name: id, input: data, caller, cache_control });
+
+const result_content = tagged({ text: text_block, image, document, search_result, tool_reference }, {
+  what: unknownContent,
+});
+
+const block = tagged({
+  text: text_block,
+  image,
+  document,
+  search_result,
+  tool_reference,
+  thinking: object({ type: label, thinking: text, signature: text, cache_control }),
+  redacted_thinking: object({ type: label, data: text, cache_control }),
+  tool_use: object({ type: label, id, name: id, input: data, caller, toolset_name: id, cache_control }),
+  tool_result: object({
+    type: label,
+    tool_use_id: id,
+    content: either({ text, list: list(result_content) }),
+    is_error: flag,
+    toolset_name: id,
+    cache_control,
+  }),
+  tool_addition: object({ type: label, tool: changed_tool, cache_control }),
+  tool_removal: object({ type: label, tool: changed_tool, cache_control }),
+  compaction: object({
+    type: label,
+    content: text,
+    encrypted_content: text,
+    signature: text,
+    tool_changes: list(object({ type: label, tool: changed_tool, cache_control })),
+    cache_control,
+  }),
+  server_tool_use: tagged({
+    tool_search_tool_bm25: own_server_tool,
+    tool_search_tool_regex: own_server_tool,
+  }, { tag: "name", what: (tag) => `only the vendor's tool "${tag}" leads to it` }),
+  tool_search_tool_result: object({
+    type: label,
+    tool_use_id: id,
+    content: object({
+      type: label,
+      tool_references: list(tool_reference),
+      error_code: label,
+      error_message: text,
+    }),
+    cache_control,
+  }),
+  fallback: gated("fallbacks", "only another model leads to it", { at: "type" }),
+  web_search_tool_result: { ...web_search, at: "type" },
+  web_fetch_tool_result: gated("web_fetch", "only a fetch of the vendor's leads to it", { at: "type" }),
+  code_execution_tool_result: code,
+  bash_code_execution_tool_result: code,
+  text_editor_code_execution_tool_result: code,
+  mcp_tool_use: mcp,
+  mcp_tool_result: mcp,
+}, { what: unknownContent });
+
+function unknownContent(tag: string): string {
+  return `content of type "${tag}" is not known`;
+}
+
+const json_schema = object({ type: label, name: id, schema: data });
+const trigger = object({ type: label, value: count });
+const edit = object({
+  type: label,
+  keep: either({ text: label, object: trigger }),
+  trigger,
+  clear_at_least: trigger,
+  clear_tool_inputs: { kind: "either", list: list(id), object: flag },
+  exclude_tools: list(id),
+  instructions: text,
+  pause_after_compaction: flag,
+});
+
+export const MESSAGES: Table = {
+  version: "2023-06-01",
+  source: SDK,
+  body: object(
+    from(SDK, {
+      model,
+      max_tokens: count,
+      messages: list(object({ role: label, content: either({ text, list: list(block) }) })),
+      system: either({ text, list: list(text_block) }),
+      stop_sequences: list(text),
+      stream: flag,
+      temperature: number,
+      top_k: count,
+      top_p: number,
+      thinking: object({
+        type: label,
+        budget_tokens: count,
+        display: label,
+        block_binding: object({ prefix_mismatch_behavior: label }),
+      }),
+      tools: list(tool),
+      tool_choice: object({ type: label, name: id, disable_parallel_tool_use: flag }),
+      metadata: object({ user_id: text }),
+      cache_control,
+      compaction: object({ type: label, instructions: text }),
+      output_config: object({
+        effort: label,
+        format: json_schema,
+        task_budget: object({ type: label, total: count, remaining: count }),
+      }),
+      output_format: json_schema,
+      diagnostics: object({
+        previous_message_id: gated("previous_message_id", "it names an answer that the vendor holds"),
+      }),
+      service_tier: priced("auto standard_only"),
+      speed: priced("standard"),
+      inference_geo: priced("global"),
+      fallbacks: gated("fallbacks", "another model would answer"),
+      mcp_servers: gated("mcp_servers", "the vendor would call servers of the request's choice"),
+      container: gated("container", "the vendor would run code"),
+      thread: gated("thread", "the vendor would hold the conversation"),
+    }),
+    from(CLIENT, { context_management: object({ edits: list(edit) }) }),
+  ),
+  max_output: ({ max_tokens }) => typeof max_tokens === "number" ? max_tokens : undefined,
+};

@@ -1,0 +1,153 @@
+/**
+ * What the Gemini API may be asked: `generateContent`, `streamGenerateContent` and `countTokens`, of `/v1` and
+ * `/v1beta`. Its parser reads each key in two spellings, with humps and with underscores.
+ */
+
+import { asObject } from "../metering/usage.ts";
+import {
+  count,
+  data,
+  either,
+  type Fields,
+  flag,
+  from,
+  gated,
+  id,
+  inline,
+  label,
+  list,
+  map,
+  number,
+  path_model,
+  priced,
+  proto,
+  type Table,
+  text,
+  toolbox,
+} from "./shapes.ts";
+
+const SDK = "@google/genai 2.32, as it writes for the Gemini API";
+const CLIENT = "Gemini CLI 0.61, recorded";
+
+const fileData = gated("fileData", "the vendor would fetch a URI, or read a file that it holds");
+const code = gated("codeExecution", "only code that the vendor ran leads to it");
+const vendor_call = gated("toolCall", "only a tool of the vendor's leads to it");
+const inlineData = proto({ mimeType: label, data: inline, displayName: text });
+
+const part = proto(
+  from(CLIENT, {
+    text,
+    thought: flag,
+    thoughtSignature: text,
+    functionCall: proto({ id, name: id, args: data, partialArgs: data, willContinue: flag }),
+    functionResponse: proto({
+      id,
+      name: id,
+      response: data,
+      parts: list(proto({ inlineData, fileData })),
+      scheduling: label,
+      willContinue: flag,
+    }),
+  }),
+  from(SDK, {
+    inlineData,
+    fileData,
+    videoMetadata: proto({ startOffset: label, endOffset: label, fps: number }),
+    mediaResolution: proto({ level: label, numTokens: count }),
+    partMetadata: data,
+    executableCode: code,
+    codeExecutionResult: code,
+    toolCall: vendor_call,
+    toolResponse: vendor_call,
+  }),
+);
+const content = proto({ role: label, parts: either({ list: list(part), object: part }) });
+
+const declaration = proto({
+  name: id,
+  description: text,
+  behavior: label,
+  parameters: data,
+  parametersJsonSchema: data,
+  response: data,
+  responseJsonSchema: data,
+});
+/** Tools that the client runs; any other key is one of the vendor's. */
+const tool = toolbox({
+  functionDeclarations: either({ list: list(declaration), object: declaration }),
+  computerUse: proto({
+    environment: label,
+    excludedPredefinedFunctions: list(id),
+    enablePromptInjectionDetection: flag,
+    disabledSafetyPolicies: list(label),
+  }),
+});
+
+const voice = proto({ prebuiltVoiceConfig: proto({ voiceName: id }) });
+const generationConfig = proto(
+  from(CLIENT, {
+    temperature: number,
+    topP: number,
+    topK: number,
+    maxOutputTokens: count,
+    thinkingConfig: proto({ includeThoughts: flag, thinkingBudget: count, thinkingLevel: label }),
+    responseMimeType: label,
+    responseSchema: data,
+    responseJsonSchema: data,
+  }),
+  from(SDK, {
+    candidateCount: count,
+    stopSequences: list(text),
+    responseLogprobs: flag,
+    logprobs: count,
+    presencePenalty: number,
+    frequencyPenalty: number,
+    seed: number,
+    responseModalities: list(label),
+    mediaResolution: label,
+    speechConfig: proto({ voiceConfig: voice, languageCode: label }),
+    imageConfig: proto({ aspectRatio: label, imageSize: label }),
+    audioTimestamp: flag,
+    enableEnhancedCivicAnswers: flag,
+  }),
+);
+
+const request: Fields = {
+  model: path_model,
+  contents: either({ list: list(content), object: content }),
+  systemInstruction: content,
+  tools: either({ list: list(tool), object: tool }),
+  toolConfig: proto({
+    functionCallingConfig: proto({
+      mode: label,
+      allowedFunctionNames: list(id),
+      streamFunctionCallArguments: flag,
+    }),
+    includeServerSideToolInvocations: flag,
+  }),
+  safetySettings: list(proto({ category: label, threshold: label, method: label })),
+  generationConfig,
+  labels: map(text),
+  cachedContent: gated("cachedContent", "it names content that the vendor holds, with its tools"),
+  serviceTier: priced("standard unspecified service_tier_standard service_tier_unspecified"),
+  store: gated("store", "the vendor would keep the answer"),
+};
+
+export const GENERATE: Table = {
+  version: "v1beta",
+  source: SDK,
+  body: proto(from(SDK, request)),
+  max_output: (body) => {
+    const config = asObject(body.generationConfig) ?? asObject(body.generation_config);
+    const limit = config?.maxOutputTokens ?? config?.max_output_tokens;
+    const answers = config?.candidateCount ?? config?.candidate_count;
+    return typeof limit === "number" ? limit * (typeof answers === "number" ? Math.max(1, answers) : 1) : undefined;
+  },
+};
+
+export const COUNT_TOKENS: Table = {
+  version: "v1beta",
+  source: SDK,
+  body: proto(from(SDK, { ...request, generateContentRequest: proto(request) })),
+  max_output: () => 0,
+};

@@ -1,0 +1,76 @@
+/**
+ * What a request may ask for, lane by lane and route by route: what the route's table knows, and nothing else. Refused
+ * is what the vendor would do in the agent's stead, since it would go past the egress list, what the vendor would keep
+ * or look up, what the gateway cannot price, and every field whose effect is not known.
+ */
+
+import type { Lane } from "../../agents.ts";
+import { asObject } from "../metering/usage.ts";
+import { Refusal } from "../refusal.ts";
+import type { MatchedRoute, RouteRow } from "../routes.ts";
+import { MESSAGES } from "./anthropic.ts";
+import { checkShape } from "./check.ts";
+import { COUNT_TOKENS, GENERATE } from "./gemini.ts";
+import { CHAT, COMPAT_CHAT } from "./openai_chat.ts";
+import { RESPONSES } from "./openai_responses.ts";
+import { model as model_shape, object, type Table } from "./shapes.ts";
+
+export const TABLES: Readonly<Record<Lane, Readonly<Partial<Record<RouteRow["name"], Table>>>>> = {
+  vendor_a: { messages: MESSAGES, count_tokens: MESSAGES },
+  vendor_b: { chat: CHAT, responses: RESPONSES },
+  vendor_c: { generate: GENERATE, stream: GENERATE, count_tokens: COUNT_TOKENS },
+  compat: { chat: COMPAT_CHAT, responses: RESPONSES },
+};
+
+/** Where paths of fields are allowed. */
+const FIELDS_SETTING: Readonly<Record<Lane, string>> = {
+  vendor_a: "allow_vendor_tools",
+  vendor_b: "allow_vendor_tools",
+  vendor_c: "allow_vendor_tools",
+  compat: "compat.allow_fields",
+};
+
+/** What of a request decides what it may cost. */
+export interface CheckedBody {
+  model: string;
+  /** The most tokens that it asks to be answered; undefined where it sets no limit. */
+  max_output: number | undefined;
+  inline_bytes: number;
+  inline_files: number;
+  /** Whether its stream ends with the figures, as far as that is the client's choice. */
+  wants_usage: boolean;
+}
+
+/**
+ * Checks a parsed body; throws a refusal that names the field.
+ *
+ * @param version What the client says it was written for, where a vendor takes it from a header.
+ */
+export function checkBody(
+  lane: Lane,
+  route: MatchedRoute,
+  body: unknown,
+  options: { allowed: ReadonlySet<string>; version: string | undefined },
+): CheckedBody {
+  const table = TABLES[lane][route.row.name];
+  const object_body = asObject(body);
+  if (!table || !object_body) throw new Refusal("bad_request", "body: it must be an object", "body");
+  const { allowed, version } = options;
+  if (lane === "vendor_a" && version !== undefined && version !== table.version) {
+    throw new Refusal(
+      "bad_request",
+      `anthropic-version: requests are known in version ${table.version} only`,
+      "anthropic-version",
+    );
+  }
+  const check = { allowed, fields_setting: FIELDS_SETTING[lane], path_model: route.model };
+  const in_path = route.model === undefined ? undefined : checkShape(MODEL, { model: route.model }, check).model;
+  const { inline_bytes, inline_files, ...found } = checkShape(table.body, body, check);
+  const model = in_path ?? found.model;
+  if (model === undefined) throw new Refusal("bad_request", "model: the name of a model is needed", "model");
+  const { stream, stream_options } = object_body;
+  const wants_usage = route.row.name !== "chat" || stream !== true || asObject(stream_options)?.include_usage === true;
+  return { model, max_output: table.max_output(object_body), inline_bytes, inline_files, wants_usage };
+}
+
+const MODEL = object({ model: model_shape });

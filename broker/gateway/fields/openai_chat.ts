@@ -1,0 +1,249 @@
+/**
+ * What chat completions may be asked, of OpenAI and of endpoints that are compatible with it. An endpoint's own fields
+ * are in the table where many have them and they do nothing but shape the answer; others are the operator's to allow.
+ */
+
+import type { JsonObject } from "../metering/usage.ts";
+import {
+  cache,
+  file_id,
+  SDK,
+  service_tier,
+  stop,
+  store,
+  unknownContent,
+  vendorTool,
+  web_search_options,
+} from "./openai_parts.ts";
+import {
+  count,
+  data,
+  data_url,
+  either,
+  type Fields,
+  flag,
+  from,
+  gated,
+  id,
+  inline,
+  label,
+  list,
+  map,
+  model,
+  never,
+  number,
+  object,
+  type Shape,
+  type Sourced,
+  type Table,
+  tagged,
+  text,
+} from "./shapes.ts";
+
+const ENDPOINTS = "vLLM 0.11, llama.cpp, Ollama 0.12, SGLang 0.5: sampling";
+const REASONING = "DeepSeek, Qwen and OpenRouter: reasoning that is handed back";
+const ROUTERS = "OpenRouter, xAI, Perplexity: what acts or chooses";
+const PROVIDER = "@ai-sdk/openai-compatible 3.0, as opencode 1.18 uses it, recorded";
+
+function part(extra: Fields): Shape {
+  const common = { type: label, prompt_cache_breakpoint: cache, ...extra };
+  const url = object({ url: data_url, detail: label, format: label });
+  return tagged({
+    text: object({ ...common, text }),
+    refusal: object({ ...common, refusal: text }),
+    image_url: object({ ...common, image_url: either({ text: data_url, object: url }) }),
+    video_url: object({ ...common, video_url: either({ text: data_url, object: url }) }),
+    audio_url: object({ ...common, audio_url: either({ text: data_url, object: url }) }),
+    input_audio: object({ ...common, input_audio: object({ data: inline, format: label }) }),
+    file: object({ ...common, file: object({ file_id, file_data: inline, filename: text }) }),
+  }, { what: unknownContent });
+}
+
+const called = object({ name: id, arguments: either({ text, object: data }) });
+
+function message(part_extra: Fields, call_extra: Fields, ...own: Sourced[]): Shape {
+  const call = { id, index: count, ...call_extra };
+  return object(
+    from(SDK, {
+      role: label,
+      name: id,
+      content: either({ text, list: list(part(part_extra)) }),
+      refusal: text,
+      tool_call_id: id,
+      tool_calls: list(tagged({
+        function: object({ ...call, type: label, function: called }),
+        custom: object({ ...call, type: label, custom: object({ name: id, input: text }) }),
+      }, { untagged: object({ ...call, function: called }), what: vendorTool })),
+      function_call: called,
+      audio: gated("audio", "it names an answer that the vendor holds"),
+    }),
+    ...own,
+  );
+}
+
+const declared = object({ name: id, description: text, parameters: data, strict: flag });
+const grammar = object({ syntax: label, definition: text });
+const tools = (extra: Fields) =>
+  list(tagged({
+    function: object({ type: label, function: declared, ...extra }),
+    custom: object({
+      type: label,
+      custom: object({ name: id, description: text, format: object({ type: label, grammar }) }),
+    }),
+  }, { what: vendorTool, dated: true }));
+
+const named = object({ name: id });
+const choice = tagged({
+  function: object({ type: label, function: named }),
+  custom: object({ type: label, custom: named }),
+  allowed_tools: object({
+    type: label,
+    allowed_tools: object({
+      mode: label,
+      tools: list(tagged({ function: object({ type: label, function: named }) }, { what: vendorTool })),
+    }),
+  }),
+}, { what: vendorTool });
+
+const format = tagged({
+  text: object({ type: label }),
+  json_object: object({ type: label, schema: data }),
+  json_schema: object({
+    type: label,
+    json_schema: object({ name: id, description: text, schema: data, strict: flag }),
+  }),
+}, { what: unknownContent });
+
+const fields = (chat_message: Shape, tool_extra: Fields = {}): Fields => ({
+  model,
+  messages: list(chat_message),
+  max_tokens: count,
+  max_completion_tokens: count,
+  n: count,
+  stream: flag,
+  stream_options: object({ include_usage: flag, include_obfuscation: flag }),
+  temperature: number,
+  top_p: number,
+  frequency_penalty: number,
+  presence_penalty: number,
+  logit_bias: map(number),
+  logprobs: flag,
+  top_logprobs: count,
+  seed: number,
+  stop,
+  response_format: format,
+  reasoning_effort: label,
+  verbosity: label,
+  tools: tools(tool_extra),
+  tool_choice: either({ text: label, object: choice }),
+  parallel_tool_calls: flag,
+  functions: list(object({ name: id, description: text, parameters: data })),
+  function_call: either({ text: label, object: named }),
+  modalities: list(label),
+  audio: object({ format: label, voice: label }),
+  prediction: object({ type: label, content: either({ text, list: list(part({})) }) }),
+  metadata: map(text),
+  user: text,
+  safety_identifier: id,
+  prompt_cache_key: id,
+  prompt_cache_retention: label,
+  prompt_cache_options: cache,
+  service_tier,
+  store,
+  web_search_options,
+  background: never("an answer in the background cannot be metered"),
+});
+
+function maxOutput({ max_tokens, max_completion_tokens, n }: JsonObject): number | undefined {
+  const limits = [max_tokens, max_completion_tokens].filter((limit) => typeof limit === "number");
+  return limits.length === 0 ? undefined : Math.max(...limits) * (typeof n === "number" ? Math.max(1, n) : 1);
+}
+
+export const CHAT: Table = {
+  version: "v1",
+  source: SDK,
+  body: object(from(SDK, fields(message({}, {})))),
+  max_output: maxOutput,
+};
+
+const cached = { cache_control: object({ type: label, ttl: label }) };
+const compat_message = message(
+  cached,
+  { extra_content: object({ google: object({ thought_signature: text }) }) },
+  from(REASONING, {
+    reasoning: text,
+    reasoning_content: text,
+    reasoning_text: text,
+    reasoning_details: list(object({
+      type: label,
+      id,
+      format: label,
+      index: count,
+      text,
+      summary: text,
+      data: text,
+      signature: text,
+    })),
+    prefix: flag,
+  }),
+  from(PROVIDER, cached),
+);
+
+export const COMPAT_CHAT: Table = {
+  version: "v1",
+  source: SDK,
+  body: object(
+    from(SDK, fields(compat_message, cached)),
+    from(ENDPOINTS, {
+      top_k: number,
+      min_p: number,
+      top_a: number,
+      typical_p: number,
+      tfs_z: number,
+      repetition_penalty: number,
+      repeat_penalty: number,
+      repeat_last_n: number,
+      length_penalty: number,
+      mirostat: number,
+      mirostat_eta: number,
+      mirostat_tau: number,
+      dry_multiplier: number,
+      dry_base: number,
+      dry_allowed_length: number,
+      min_tokens: count,
+      stop_token_ids: list(count),
+      ignore_eos: flag,
+      skip_special_tokens: flag,
+      cache_prompt: flag,
+      keep_alive: { kind: "either", text: label, object: number },
+      chat_template_kwargs: object({
+        enable_thinking: flag,
+        thinking: flag,
+        thinking_budget: count,
+        reasoning_effort: label,
+      }),
+      enable_thinking: flag,
+      thinking_budget: count,
+    }),
+    from(REASONING, {
+      thinking: object({ type: label, budget_tokens: count, clear_thinking: flag }),
+      reasoning: object({ effort: label, max_tokens: count, exclude: flag, enabled: flag }),
+      include_reasoning: flag,
+    }),
+    from(PROVIDER, { reasoningEffort: label, textVerbosity: label }),
+    from(ROUTERS, {
+      models: gated("models", "another model could answer"),
+      fallbacks: gated("fallbacks", "another model could answer"),
+      route: gated("route", "another model could answer"),
+      provider: gated("provider", "the endpoint would send it elsewhere"),
+      preset: gated("preset", "it names settings that the endpoint holds"),
+      plugins: gated("plugins", "the endpoint would run plugins"),
+      transforms: list(label),
+      search_parameters: gated("search_parameters", "the endpoint would search"),
+      mcp_servers: gated("mcp_servers", "the endpoint would call servers of the request's choice"),
+      previous_response_id: gated("previous_response_id", "it names an answer that the endpoint holds"),
+      conversation: gated("conversation", "it names a conversation that the endpoint holds"),
+    }),
+  ),
+  max_output: maxOutput,
+};
