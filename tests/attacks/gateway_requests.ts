@@ -14,6 +14,7 @@ import {
   VENDOR_TOOL_ATTACKS,
   wrongTokens,
 } from "./inputs/gateway.ts";
+import { SPELLINGS } from "./inputs/gateway_spellings.ts";
 import type { Trial } from "../../cli/redteam/security_promise.ts";
 import type { CommonPromise } from "./context.ts";
 
@@ -81,11 +82,15 @@ export const GATEWAY_PROMISES: readonly CommonPromise[] = [
     id: "gateway.vendor_tools",
     promise: "A vendor is asked to do nothing in the agent's stead: no search, no fetch, no code, no server, no file",
     attacks: "Each vendor's own tools in every form, in later turns and inside results, URL and file sources, " +
-      "background work, dear tiers",
+      "background work, dear tiers, other spellings and places, models that search, answers that are kept",
     run: onGateway(async (trial, bench) => {
       for (const { lane, path = LANE_PATHS[lane], add, field } of VENDOR_TOOL_ATTACKS) {
         const status = await bench.status(path, { ...GOOD_BODIES[lane], ...add }, bearer(bench.lease(lane)));
         trial.expect(`${lane}: ${field} ${JSON.stringify(add).slice(0, 80)}`, status, /^40[03]$/);
+      }
+      for (const { lane, path, body } of SPELLINGS) {
+        const status = await bench.status(path, body, bearer(bench.lease(lane)));
+        trial.expect(`${lane}: ${JSON.stringify(body).slice(-100)}`, status, /^40[03]$/);
       }
     }),
   },

@@ -58,6 +58,7 @@ function location(start: string, end: string): Shape {
 }
 
 const text_block = object({ type: label, text, citations: list(citation), cache_control });
+const texts = list(tagged({ text: text_block }, { what: unknownContent }));
 const image = object({
   type: label,
   source: tagged({
@@ -89,7 +90,7 @@ const search_result = object({
   type: label,
   source: text,
   title: text,
-  content: list(text_block),
+  content: texts,
   citations: object({ enabled: flag }),
   cache_control,
 });
@@ -125,6 +126,8 @@ const changed_tool = tagged({
   mcp_toolset_reference: mcp,
 }, { dated: true, untagged: custom, what: (tag) => `the vendor would run the tool "${tag}"` });
 
+const change = object({ type: label, tool: changed_tool, cache_control });
+
 const own_server_tool = object({ type: label, id, name: id, input: data, caller, cache_control });
 
 const result_content = tagged({ text: text_block, image, document, search_result, tool_reference }, {
@@ -148,14 +151,14 @@ const block = tagged({
     toolset_name: id,
     cache_control,
   }),
-  tool_addition: object({ type: label, tool: changed_tool, cache_control }),
-  tool_removal: object({ type: label, tool: changed_tool, cache_control }),
+  tool_addition: change,
+  tool_removal: change,
   compaction: object({
     type: label,
     content: text,
     encrypted_content: text,
     signature: text,
-    tool_changes: list(object({ type: label, tool: changed_tool, cache_control })),
+    tool_changes: list(tagged({ tool_addition: change, tool_removal: change }, { what: unknownContent })),
     cache_control,
   }),
   server_tool_use: tagged({
@@ -167,7 +170,7 @@ const block = tagged({
     tool_use_id: id,
     content: object({
       type: label,
-      tool_references: list(tool_reference),
+      tool_references: list(tagged({ tool_reference }, { what: unknownContent })),
       error_code: label,
       error_message: text,
     }),
@@ -189,16 +192,27 @@ function unknownContent(tag: string): string {
 
 const json_schema = object({ type: label, name: id, schema: data });
 const trigger = object({ type: label, value: count });
-const edit = object({
-  type: label,
-  keep: either({ text: label, object: trigger }),
-  trigger,
-  clear_at_least: trigger,
-  clear_tool_inputs: { kind: "either", list: list(id), object: flag },
-  exclude_tools: list(id),
-  instructions: text,
-  pause_after_compaction: flag,
-});
+const keep = either({ text: label, object: trigger });
+const edit = tagged({
+  clear_tool_uses: object({
+    type: label,
+    keep,
+    trigger,
+    clear_at_least: trigger,
+    clear_tool_inputs: { kind: "either", list: list(id), object: flag },
+    exclude_tools: list(id),
+  }),
+  clear_thinking: object({ type: label, keep }),
+  compact: object({ type: label, trigger, instructions: text, pause_after_compaction: flag }),
+}, { dated: true, what: (tag) => `an edit of type "${tag}" is not known` });
+
+const choice = object({ type: label, disable_parallel_tool_use: flag });
+const tool_choice = tagged({
+  auto: choice,
+  any: choice,
+  none: choice,
+  tool: object({ type: label, name: id, disable_parallel_tool_use: flag }),
+}, { what: (tag) => `a choice of type "${tag}" is not known` });
 
 export const MESSAGES: Table = {
   version: "2023-06-01",
@@ -208,7 +222,7 @@ export const MESSAGES: Table = {
       model,
       max_tokens: count,
       messages: list(object({ role: label, content: either({ text, list: list(block) }) })),
-      system: either({ text, list: list(text_block) }),
+      system: either({ text, list: texts }),
       stop_sequences: list(text),
       stream: flag,
       temperature: number,
@@ -221,7 +235,7 @@ export const MESSAGES: Table = {
         block_binding: object({ prefix_mismatch_behavior: label }),
       }),
       tools: list(tool),
-      tool_choice: object({ type: label, name: id, disable_parallel_tool_use: flag }),
+      tool_choice,
       metadata: object({ user_id: text }),
       cache_control,
       compaction: object({ type: label, instructions: text }),

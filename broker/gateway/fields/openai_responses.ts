@@ -206,7 +206,9 @@ export const RESPONSES: Table = {
       tools: list(tool),
       tool_choice: either({ text: label, object: choice }),
       parallel_tool_calls: flag,
-      context_management: list(object({ type: label, compact_threshold: count })),
+      context_management: list(tagged({ compaction: object({ type: label, compact_threshold: count }) }, {
+        what: unknownContent,
+      })),
       metadata: map(text),
       user: text,
       safety_identifier: id,
