@@ -7,15 +7,20 @@
  */
 
 import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
+import type { Readable } from "node:stream";
 import { type Clock, nextTurn } from "../../lib/clock.ts";
 import type { MovingDeadline } from "../../lib/moving_deadlines.ts";
 import { answerHeaders } from "./headers.ts";
 import type { Claim, Ending, Settlement, TaskLease } from "./lease.ts";
+import { bound, estimated } from "./metering/estimate.ts";
 import { Meter } from "./metering/meter.ts";
+import type { Metered } from "./metering/usage.ts";
 import type { PriceBook } from "./prices.ts";
 import { Redactor } from "./redact.ts";
 import { Refusal } from "./refusal.ts";
+import type { CheckedBody } from "./fields/mod.ts";
 import type { MatchedRoute } from "./routes.ts";
+import { codingsOf, MAX_UNPACKED_BYTES, unpacked } from "./unpack.ts";
 import type { Credential, Upstream } from "./upstream.ts";
 
 export interface ExchangeLimits {
@@ -48,8 +53,8 @@ export interface ExchangeOptions {
   deadline: MovingDeadline;
   limits: ExchangeLimits;
   route: MatchedRoute;
-  /** The model asked for; undefined for routes that have none. */
-  model: string | undefined;
+  /** The model asked for, and what bounds the price; undefined for routes without a body. */
+  asked: CheckedBody | undefined;
   body: Uint8Array | undefined;
   request: IncomingMessage;
   response: ServerResponse;
@@ -62,6 +67,9 @@ export class Exchange {
   readonly #started_ms: number;
   #outgoing: ClientRequest | undefined;
   #incoming: IncomingMessage | undefined;
+  /** The answer as it is read: unpacked where it came packed. */
+  #source: Readable | undefined;
+  #unpacked_bytes = 0;
   #meter: Meter | undefined;
   #status: number | undefined;
   #connected = false;
@@ -160,13 +168,19 @@ export class Exchange {
     const redactor = new Redactor([credential.secret]);
     this.#incoming = incoming;
     this.#status = status;
-    const { "content-type": type = "", "content-encoding": encoding = "identity" } = incoming.headers;
-    if (route.row.usage && status < 300 && encoding === "identity") this.#meter = new Meter(route.row.usage, type);
-    if (!this.#client_gone) this.#writeHead(status, incoming, redactor);
+    const codings = codingsOf(incoming);
+    const source = this.#source = unpacked(incoming, codings);
+    if (source === undefined) {
+      throw new Refusal("upstream_failed", "The vendor's API answered in a coding that was not asked for");
+    }
+    const { "content-type": type = "" } = incoming.headers;
+    if (route.row.usage && status < 300) this.#meter = new Meter(route.row.usage, type);
+    if (!this.#client_gone) this.#writeHead(status, incoming, { redactor, is_packed: codings.length > 0 });
     return new Promise((resolve) => {
       this.#finish = resolve;
-      incoming.on("data", (chunk: Uint8Array) => this.#chunk(chunk, redactor));
-      incoming.once("end", () => this.#ended(redactor));
+      source.on("data", (chunk: Uint8Array) => this.#chunk(chunk, redactor));
+      source.once("end", () => this.#ended(redactor));
+      source.on("error", () => this.#broken("upstream_failed"));
       incoming.on("error", () => {});
       incoming.once("close", () => {
         if (!incoming.complete) this.#broken("upstream_failed");
@@ -175,13 +189,16 @@ export class Exchange {
     });
   }
 
-  #writeHead(status: number, incoming: IncomingMessage, redactor: Redactor): void {
+  #writeHead(status: number, incoming: IncomingMessage, passing: { redactor: Redactor; is_packed: boolean }): void {
     const { response } = this.#options;
+    const { redactor, is_packed } = passing;
     const headers: Record<string, string | string[]> = {};
     for (const [name, value] of Object.entries(answerHeaders(incoming.headers))) {
+      // Names come in small letters, whatever the vendor wrote.
+      if (redactor.hasSecret(name) || (is_packed && name === "content-encoding")) continue;
       headers[name] = Array.isArray(value) ? value.map((each) => redactor.text(each)) : redactor.text(value);
     }
-    const length = incoming.headers["content-length"];
+    const length = is_packed ? undefined : incoming.headers["content-length"];
     if (length !== undefined) headers["content-length"] = length;
     response.writeHead(status, headers);
     // A stream's first event mostly comes with the head, and then goes out with it in one piece.
@@ -191,6 +208,10 @@ export class Exchange {
   #chunk(chunk: Uint8Array, redactor: Redactor): void {
     const { response, limits, deadline } = this.#options;
     this.#meter?.push(chunk);
+    if (this.#source !== this.#incoming && (this.#unpacked_bytes += chunk.length) > MAX_UNPACKED_BYTES) {
+      this.#broken("cut_off");
+      return;
+    }
     // Before the client sees it: a client takes the last event for the end and sends its next request.
     if (this.#meter?.done) this.#settle("complete");
     if (this.#client_gone) {
@@ -203,13 +224,13 @@ export class Exchange {
       this.#wait(limits.idle_ms, () => this.#broken("cut_off"));
       return;
     }
-    const incoming = this.#incoming!;
-    incoming.pause();
+    const source = this.#source!;
+    source.pause();
     // The connection has a deadline of its own for what its client does not read.
     deadline.clear();
     response.once("drain", () => {
       this.#wait(limits.idle_ms, () => this.#broken("cut_off"));
-      incoming.resume();
+      source.resume();
     });
   }
 
@@ -228,6 +249,7 @@ export class Exchange {
   #broken(ending: Ending): void {
     this.#meter?.end();
     this.#settle(ending);
+    this.#source?.destroy();
     this.#incoming?.destroy();
     this.#outgoing?.destroy();
     this.#options.response.destroy();
@@ -245,7 +267,7 @@ export class Exchange {
       return;
     }
     this.#boundDrain();
-    this.#incoming?.resume();
+    this.#source?.resume();
   }
 
   #boundDrain(): void {
@@ -260,21 +282,20 @@ export class Exchange {
   }
 
   #settle(ending: Ending): void {
-    const { claim, lease, prices, route, model, clock } = this.#options;
+    const { claim, lease, route, asked, clock } = this.#options;
     if (claim.settled) return;
     const { task_id, lane, auth } = lease.options;
-    const metered = this.#meter?.metered();
-    const usd = metered && model !== undefined ? prices.costOf(lane, model, metered) : 0;
+    const { usd, unmetered, metered } = this.#charge(ending);
     const settlement: Settlement = {
       task_id,
       lane,
       auth,
       route: route.row.name,
-      model,
+      model: asked?.model,
       status: this.#status,
       ending,
-      usd: usd ?? 0,
-      unmetered: this.#isUnmetered(ending, usd),
+      usd,
+      unmetered,
       metered,
       duration_ms: clock.monotonic() - this.#started_ms,
     };
@@ -282,12 +303,29 @@ export class Exchange {
     this.#options.onSettled(settlement);
   }
 
-  /** Whether the vendor may bill more than the figures. */
-  #isUnmetered(ending: Ending, usd: number | undefined): boolean {
-    if (!this.#options.route.row.usage) return false;
-    if (this.#status === undefined) return this.#connected;
-    if (this.#status >= 300) return false;
+  /** What it costs, and whether the vendor may bill something else. */
+  #charge(ending: Ending): { usd: number; unmetered: boolean; metered: Metered | undefined } {
+    const { lease: { options: { lane } }, prices, route, asked, body } = this.#options;
+    if (!route.row.usage || asked === undefined) return { usd: 0, unmetered: false, metered: undefined };
+    if (this.#status === undefined) return { usd: 0, unmetered: this.#connected, metered: undefined };
+    if (this.#status >= 300) return { usd: 0, unmetered: false, metered: undefined };
+    const request = { ...asked, body_bytes: body?.length ?? 0 };
+    const reading = this.#meter?.reading() ?? "unreadable";
+    const metered = this.#meter?.metered();
     const whole = ending === "complete" || ending === "client_gone";
-    return !whole || usd === undefined || !this.#meter?.metered().complete;
+    switch (metered === undefined ? "unreadable" : reading) {
+      case "unreadable":
+        return { usd: prices.boundOf(lane, asked.model, bound(request)) ?? 0, unmetered: true, metered };
+      case "silent":
+        return { usd: 0, unmetered: !metered!.complete, metered };
+      case "cut": {
+        const usd = prices.costOf(lane, asked.model, estimated(metered!, { ...request, ...this.#meter!.seen }));
+        return { usd: usd ?? 0, unmetered: true, metered };
+      }
+      case "metered": {
+        const usd = prices.costOf(lane, asked.model, metered!);
+        return { usd: usd ?? 0, unmetered: !whole || usd === undefined || !metered!.complete, metered };
+      }
+    }
   }
 }

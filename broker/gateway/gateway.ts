@@ -173,11 +173,10 @@ export class Gateway {
       allowed: lease.allow_tools,
       version: Array.isArray(version) ? version.join() : version,
     });
-    const model = checked?.model;
     const { prices } = this.#options;
     if (lease.ending.signal.aborted) throw new Refusal("unauthorized", "The task of this token has ended");
     // A model without a price never meets the budget; its requests are counted.
-    if (route.row.usage && model !== undefined && prices.priceOf(lane, model)) claim.reserve();
+    if (route.row.usage && checked && prices.priceOf(lane, checked.model)) claim.reserve();
     const exchange = new Exchange({
       lease,
       claim,
@@ -187,7 +186,7 @@ export class Gateway {
       deadline: this.#deadlines.create(),
       limits: this.#limits,
       route,
-      model,
+      asked: checked,
       body: body?.bytes,
       request,
       response,

@@ -30,6 +30,8 @@ const RowSchema = v.strictObject({
   model: v.pipe(v.string(), v.nonEmpty()),
   since: v.exactOptional(v.pipe(v.string(), v.isoDate())),
   ...rates,
+  /** The most tokens of one answer; {@linkcode DEFAULT_MAX_OUTPUT} where it is not listed. */
+  max_output: v.exactOptional(v.pipe(v.number(), v.safeInteger(), v.minValue(1))),
   long_context: v.exactOptional(v.strictObject({ above: v.pipe(v.number(), v.safeInteger()), ...rates })),
 });
 const rows = v.array(RowSchema);
@@ -58,6 +60,9 @@ export interface FoundPrice {
 
 /** Prices of a self-hosted endpoint, from the setting `compat.prices`. */
 export type CompatPrices = Readonly<Record<string, { readonly input: number; readonly output: number }>>;
+
+/** The largest limit of the models that are listed. */
+const DEFAULT_MAX_OUTPUT = 128_000;
 
 /** What Anthropic adds for inference that has to stay in the United States. */
 const US_ONLY_FACTOR = 1.1;
@@ -112,24 +117,45 @@ export class PriceBook {
 
   /**
    * What an answer cost, in USD; undefined when it cannot be priced, because it carried no usage or its model has no
-   * price. The model that answered counts where it is listed, and else the one that was asked for.
+   * price. Of the model that was asked and the one that answered, the dearer counts.
    */
   costOf(lane: Lane, asked_model: string, metered: Metered): number | undefined {
     if (metered.used.length === 0) return undefined;
     let total = 0;
     for (const { model, usage } of metered.used) {
-      const price = this.#priceFor(lane, model ?? asked_model, model === undefined ? metered.served_model : undefined);
-      if (!price) return undefined;
-      total += cost(price, usage);
+      const prices = this.#pricesFor(
+        lane,
+        model ?? asked_model,
+        model === undefined ? metered.served_model : undefined,
+      );
+      if (prices.length === 0) return undefined;
+      total += Math.max(...prices.map((price) => cost(price, usage)));
     }
     return total * (metered.region === "us" ? US_ONLY_FACTOR : 1) * (TIER_FACTORS.get(metered.service_tier ?? "") ?? 1);
   }
 
-  #priceFor(lane: Lane, asked: string, served: string | undefined): TokenPrice | undefined {
-    // At a self-hosted endpoint the operator's names are those in requests.
-    const found = lane === "compat" || served === undefined ? undefined : this.priceOf(lane, served);
-    if (found && (found.match === "exact" || found.match === "without date")) return found.price;
-    return this.priceOf(lane, asked)?.price;
+  /** The most that a request can cost, all of its input at the dearest rate; undefined for a model without a price. */
+  boundOf(
+    lane: Lane,
+    model: string,
+    bound: { input_tokens: number; max_output: number | undefined },
+  ): number | undefined {
+    const price = this.priceOf(lane, model)?.price;
+    if (!price) return undefined;
+    const { input_tokens, max_output } = bound;
+    const dearest = highestRates([rateOf(price, input_tokens)]);
+    const input = Math.max(...Object.entries(dearest).map(([kind, rate]) => kind === "output" ? 0 : rate));
+    const output_tokens = max_output ?? price.max_output ?? DEFAULT_MAX_OUTPUT;
+    return (input_tokens * input + output_tokens * dearest.output) / 1_000_000;
+  }
+
+  /** The prices of the model that was asked and of the one that answered, as far as they are listed. */
+  #pricesFor(lane: Lane, asked: string, served: string | undefined): TokenPrice[] {
+    const found = [this.priceOf(lane, asked)];
+    const answered = served === undefined ? undefined : this.priceOf(lane, served);
+    // Names that no list has are other names of the model that was asked, at vendors and endpoints alike.
+    if (answered && answered.match !== "dearest of family") found.push(answered);
+    return found.flatMap((each) => each ? [each.price] : []);
   }
 
   #compatPrice(model: string): FoundPrice | undefined {
@@ -159,7 +185,7 @@ export class PriceBook {
   }
 }
 
-type Rates = Omit<TokenPrice, "long_context">;
+type Rates = Omit<TokenPrice, "long_context" | "max_output">;
 
 function highestRates(rows: readonly Rates[]): Required<Rates> {
   const highest = (kind: keyof Rates) => Math.max(...rows.map((row) => row[kind] ?? row.input));
@@ -173,9 +199,13 @@ function highestRates(rows: readonly Rates[]): Required<Rates> {
   };
 }
 
+/** The rates for so much input; above the long-context bound they hold for all of it. */
+function rateOf({ long_context, ...price }: TokenPrice, input_tokens: number): Rates {
+  return long_context && input_tokens > long_context.above ? long_context : price;
+}
+
 export function cost(price: TokenPrice, usage: Usage): number {
-  const long = price.long_context;
-  const rate = long && totalInput(usage) > long.above ? long : price;
+  const rate = rateOf(price, totalInput(usage));
   const plain = usage.input_tokens - usage.input_audio_tokens;
   return (
     plain * rate.input +

@@ -7,7 +7,7 @@
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
-import type { Reading } from "./usage_reading.ts";
+import { type Reading, writtenBytes } from "./usage_reading.ts";
 
 const REPORTED = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"] as const;
 
@@ -19,6 +19,11 @@ export class AnthropicReading implements Reading {
   region: string | undefined;
   done = false;
   failed = false;
+  answer_bytes = 0;
+
+  get whole(): boolean {
+    return this.done;
+  }
 
   take(value: JsonObject): void {
     switch (value.type) {
@@ -30,6 +35,10 @@ export class AnthropicReading implements Reading {
       }
       case "message_delta":
         this.#merge(asObject(value.usage));
+        break;
+      case "content_block_delta":
+        this.#streamed = true;
+        this.answer_bytes += writtenBytes(value.delta);
         break;
       case "message_stop":
         this.done = true;
@@ -56,8 +65,7 @@ export class AnthropicReading implements Reading {
       used.push({ usage: readUsage(iteration, reader), ...(model === undefined ? {} : { model }) });
     }
     // A stream that breaks off has not counted the last of its output.
-    const whole = !this.failed && (!this.#streamed || this.done);
-    return { used, sane: reader.sane && whole };
+    return { used, sane: reader.sane && !this.failed && (!this.#streamed || this.done) };
   }
 
   #message(message: JsonObject): void {

@@ -5,7 +5,7 @@
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
-import type { Reading } from "./usage_reading.ts";
+import { type Reading, writtenBytes } from "./usage_reading.ts";
 
 export class GeminiReading implements Reading {
   #usage: JsonObject | undefined;
@@ -15,8 +15,16 @@ export class GeminiReading implements Reading {
   /** No chunk is marked as the last one. */
   readonly done = false;
   failed = false;
+  /** The last chunk says why it is the last one. */
+  whole = false;
+  answer_bytes = 0;
 
   take(value: JsonObject): void {
+    for (const candidate of Array.isArray(value.candidates) ? value.candidates.map(asObject) : []) {
+      if (candidate?.finishReason) this.whole = true;
+      this.answer_bytes += writtenBytes(asObject(candidate?.content)?.parts);
+    }
+    if (asObject(value.promptFeedback)?.blockReason) this.whole = true;
     this.served_model = asString(value.modelVersion) ?? this.served_model;
     if (asObject(value.error)) this.failed = true;
     const usage = asObject(value.usageMetadata);

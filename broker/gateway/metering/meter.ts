@@ -25,10 +25,13 @@ export class Meter {
   readonly #content_type: string;
   #parser: EventParser | JsonStreamParser | undefined;
   #done_marker = false;
+  #is_stream = false;
+  #values = 0;
 
   constructor(form: UsageForm, content_type: string) {
     this.#reading = READINGS[form]();
     this.#content_type = content_type.toLowerCase();
+    this.#is_stream = this.#content_type.includes("event-stream");
   }
 
   push(bytes: Uint8Array): void {
@@ -43,6 +46,27 @@ export class Meter {
   /** Whether the answer is marked as complete; what follows costs nothing. */
   get done(): boolean {
     return this.#done_marker || this.#reading.done;
+  }
+
+  /** Bytes of what the model wrote, as far as they came. */
+  get seen(): { answer_bytes: number } {
+    return { answer_bytes: this.#reading.answer_bytes };
+  }
+
+  /**
+   * What came: figures; an answer without them that needs none, since it failed or is a stream; one that broke off
+   * before its last frame; one that cannot be read.
+   */
+  reading(): "metered" | "silent" | "cut" | "unreadable" {
+    const { whole, failed } = this.#reading;
+    const is_metered = this.#reading.used() !== undefined;
+    if (!is_metered && failed) return "silent";
+    if (this.#parser !== undefined && this.#values === 0 && !this.#done_marker) return "unreadable";
+    if (this.#is_stream) {
+      if (!whole && !this.#done_marker) return "cut";
+      return is_metered ? "metered" : "silent";
+    }
+    return is_metered ? "metered" : "unreadable";
   }
 
   metered(): Metered {
@@ -62,10 +86,14 @@ export class Meter {
     if (this.#content_type.includes("event-stream")) return this.#sse();
     const first = bytes.find((byte) => byte > 32 && byte !== 0xef && byte !== 0xbb && byte !== 0xbf);
     if (first === undefined) return undefined;
-    return first === 123 || first === 91 ? new JsonStreamParser((value) => this.#take(value)) : this.#sse();
+    if (first !== 123 && first !== 91) return this.#sse();
+    // A streamed array comes element by element.
+    this.#is_stream = first === 91;
+    return new JsonStreamParser((value) => this.#take(value));
   }
 
   #sse(): EventParser {
+    this.#is_stream = true;
     return new EventParser(({ data }) => {
       if (data.trim() === "[DONE]") {
         this.#done_marker = true;
@@ -79,6 +107,8 @@ export class Meter {
 
   #take(value: unknown): void {
     const object = asObject(value);
-    if (object) this.#reading.take(object);
+    if (!object) return;
+    this.#values++;
+    this.#reading.take(object);
   }
 }

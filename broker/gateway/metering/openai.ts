@@ -7,7 +7,7 @@
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
-import type { Reading } from "./usage_reading.ts";
+import { type Reading, writtenBytes } from "./usage_reading.ts";
 
 const CLOSING = new Set(["response.completed", "response.incomplete", "response.failed"]);
 
@@ -18,9 +18,17 @@ export class OpenAiReading implements Reading {
   readonly region: string | undefined = undefined;
   done = false;
   failed = false;
+  answer_bytes = 0;
+  #finished = false;
+
+  /** The marker at the end of a chat is the meter's to see; some endpoints send none after the figures. */
+  get whole(): boolean {
+    return this.done || (this.#finished && this.#usage !== undefined);
+  }
 
   take(value: JsonObject): void {
     const type = asString(value.type);
+    if (type?.endsWith(".delta")) this.answer_bytes += writtenBytes(value.delta);
     const response = asObject(value.response);
     if (type?.startsWith("response.") && response) {
       this.#answer(response);
@@ -42,6 +50,10 @@ export class OpenAiReading implements Reading {
   }
 
   #answer(answer: JsonObject): void {
+    for (const choice of Array.isArray(answer.choices) ? answer.choices.map(asObject) : []) {
+      this.answer_bytes += writtenBytes(choice?.delta);
+      this.#finished ||= asString(choice?.finish_reason) !== undefined;
+    }
     this.served_model = asString(answer.model) ?? this.served_model;
     const tier = asString(answer.service_tier);
     if (tier !== undefined) this.service_tier = tier === "default" || tier === "auto" ? undefined : tier;

@@ -2,6 +2,7 @@
  * What each vendor's reader of usage offers to the meter.
  */
 
+import { Buffer } from "node:buffer";
 import type { JsonObject, ModelUsage } from "./usage.ts";
 
 /** Takes the JSON objects of one answer in order and knows the usage at any time. */
@@ -16,4 +17,20 @@ export interface Reading {
   readonly region: string | undefined;
   readonly done: boolean;
   readonly failed: boolean;
+  /** Whether what ends a stream has come. */
+  readonly whole: boolean;
+  /** Bytes of what the model wrote, in the pieces of a stream. */
+  readonly answer_bytes: number;
+}
+
+/** Keys beside the text that the model wrote. */
+const NOT_WRITTEN: ReadonlySet<string> = new Set(["type", "id", "role", "object", "signature", "thoughtSignature"]);
+
+/** Bytes of the texts in a piece of an answer. */
+export function writtenBytes(piece: unknown): number {
+  if (typeof piece === "string") return Buffer.byteLength(piece);
+  if (typeof piece !== "object" || piece === null) return 0;
+  let bytes = 0;
+  for (const [key, value] of Object.entries(piece)) if (!NOT_WRITTEN.has(key)) bytes += writtenBytes(value);
+  return bytes;
 }

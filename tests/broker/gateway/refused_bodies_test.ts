@@ -184,7 +184,7 @@ Deno.test("a body that is not a JSON object in UTF-8, said to be so, is refused"
 
 Deno.test("16 MiB pass, and one byte more is 413, announced or not", async () => {
   await using gate = await harness(json({}));
-  const lease = gate.lease("vendor_a");
+  const lease = gate.lease("vendor_a", { budget_usd: 1000 });
   const body = JSON.stringify({ ...BODIES.messages, metadata: { user_id: "" } });
   const filled = (size: number) => body.replace('"user_id":""', `"user_id":"${"a".repeat(size - body.length)}"`);
   const whole = await gate.post(lease, PATHS.vendor_a, filled(16 << 20));

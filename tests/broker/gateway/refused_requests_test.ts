@@ -32,7 +32,7 @@ Deno.test("every route of the list can be used, with the key at the vendor's pla
     object
   >;
   for (const lane of LANES) {
-    const lease = gate.lease(lane);
+    const lease = gate.lease(lane, { budget_usd: 100 });
     for (const { name, method, path } of ROUTES[lane]) {
       const target = path.source.replace(/^\^|\$$/g, "").replaceAll("\\/", "/").replace("(?:beta)?", "beta")
         .replace(/\(\?<model>.*127\}\)/, "gemini-2.5-flash");
@@ -173,7 +173,7 @@ Deno.test("the request cap is 429 without Retry-After; 0 means 1000", async () =
     assertEquals([response.status, response.headers.get("retry-after")], [status, null]);
     if (status === 429) assertEquals(response.headers.get("x-should-retry"), "false");
   }
-  const open = gate.lease("vendor_a", { max_requests: 0, max_inflight: 0 });
+  const open = gate.lease("vendor_a", { max_requests: 0, max_inflight: 0, budget_usd: 100 });
   for (let done = 0; done < 1000; done += 20) {
     const batch = Array.from({ length: 20 }, () => gate.post(open, "/v1/messages", BODIES.messages));
     for (const response of await Promise.all(batch)) {

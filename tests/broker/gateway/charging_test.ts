@@ -1,0 +1,225 @@
+/** What an answer costs that hides, lacks or bends its figures. */
+
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { Buffer } from "node:buffer";
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
+import type { Lane } from "../../../broker/agents.ts";
+import { MAX_UNPACKED_BYTES } from "../../../broker/gateway/unpack.ts";
+import { BODIES, compatBook, harness } from "./harness.ts";
+import { type Answer, ANTHROPIC, GEMINI, json, OPENAI, pieces, REAL_KEY, sse } from "./vendor_server.ts";
+
+const CODERS: Record<string, (bytes: Uint8Array) => Uint8Array> = {
+  gzip: gzipSync,
+  deflate: deflateSync,
+  br: brotliCompressSync,
+  zstd: zstdCompressSync,
+};
+
+/** Answers with bytes in a coding, cut into pieces of `size`. */
+function coded(coding: string, bytes: Uint8Array, type = "application/json", size = 7): Answer {
+  return async (response) => {
+    response.writeHead(200, { "content-type": type, "content-encoding": coding, "content-length": bytes.length });
+    for (let at = 0; at < bytes.length; at += size) {
+      await new Promise<void>((resolve) => response.write(bytes.subarray(at, at + size), () => resolve()));
+    }
+    response.end();
+  };
+}
+
+Deno.test("an answer that is compressed against the request is unpacked, metered and rid of the key", async () => {
+  const message = { ...ANTHROPIC.message, echo: `key ${REAL_KEY}` };
+  const whole = Buffer.from(JSON.stringify(message));
+  const stream = Buffer.from(sse([{ type: "ping", echo: REAL_KEY }, ...ANTHROPIC.stream]));
+  await using gate = await harness(json({}));
+  for (const [coding, pack] of Object.entries(CODERS)) {
+    for (const [bytes, type] of [[whole, "application/json"], [stream, "text/event-stream"]] as const) {
+      gate.vendor.answer = coded(coding, pack(bytes), type);
+      const lease = gate.lease("vendor_a");
+      const response = await gate.post(lease, "/v1/messages", BODIES.messages, {
+        headers: { "accept-encoding": "gzip" },
+      });
+      const text = await response.text();
+      assertEquals(response.headers.get("content-encoding"), null, "it goes on as it was before");
+      assertEquals(text, bytes.toString().replaceAll(REAL_KEY, "*".repeat(REAL_KEY.length)));
+      const spend = await lease.end();
+      assertAlmostEquals(spend.usd, ANTHROPIC.message_usd, 1e-12);
+      assertEquals([spend.unmetered_requests, spend.priced], [0, true], `${coding} ${type}`);
+    }
+  }
+});
+
+Deno.test("codings upon codings are unpacked in their order", async () => {
+  const bytes = Buffer.from(JSON.stringify(ANTHROPIC.message));
+  await using gate = await harness(coded("gzip, br", brotliCompressSync(gzipSync(bytes))));
+  const lease = gate.lease("vendor_a");
+  const response = await gate.post(lease, "/v1/messages", BODIES.messages);
+  assertEquals((await response.json()).id, "msg_01");
+  assertAlmostEquals((await lease.end()).usd, ANTHROPIC.message_usd, 1e-12);
+});
+
+/** Of BODIES.messages to claude-sonnet-4-5: a token for each byte at the dearest rate of input, and max_tokens. */
+const BOUND_USD = (JSON.stringify(BODIES.messages).length * 6 + 100 * 15) / 1e6;
+
+Deno.test("an answer that cannot be read costs what the request could cost at most", async () => {
+  const packed = gzipSync(JSON.stringify(ANTHROPIC.message));
+  const answers: [string, Answer, number][] = [
+    ["an unknown coding", coded("compress", packed), 502],
+    ["an unknown coding before a known one", coded("x, gzip", packed), 502],
+    ["codings without end", coded("gzip,".repeat(5).slice(0, -1), packed), 502],
+    ["what is no gzip", coded("gzip", Buffer.from("plain")), 200],
+    ["gzip that breaks off", coded("gzip", packed.subarray(0, 60)), 200],
+    ["no JSON", pieces("application/json", ["It went well."]), 200],
+    ["JSON without figures", json({ id: "x" }), 200],
+    ["JSON that is cut", pieces("application/json", [JSON.stringify(ANTHROPIC.message).slice(0, -3)]), 200],
+    ["nothing", pieces("application/json", []), 200],
+    ["figures that are none", json({ ...ANTHROPIC.message, usage: { total: 1 } }), 200],
+  ];
+  for (const [name, answer, status] of answers) {
+    await using gate = await harness(answer);
+    const lease = gate.lease("vendor_a");
+    try {
+      const response = await gate.post(lease, "/v1/messages", BODIES.messages);
+      assertEquals(response.status, status, name);
+      await response.text();
+    } catch (error) {
+      // The connection says that the answer is not whole.
+      assertEquals(status, 200, String(error));
+    }
+    const spend = await lease.end();
+    assertAlmostEquals(spend.usd, BOUND_USD, 1e-12, name);
+    assertEquals([spend.unmetered_requests, spend.requests], [1, 1], "it is no exact amount");
+  }
+});
+
+Deno.test("without max_tokens the model's own limit bounds an answer", async () => {
+  await using gate = await harness(json({}));
+  const costs = async (lane: Lane, path: string, body: object) => {
+    const lease = gate.lease(lane);
+    await (await gate.post(lease, path, body)).text();
+    return (await lease.end()).usd * 1e6 - JSON.stringify(body).length * RATES[lane]!;
+  };
+  const RATES: Partial<Record<Lane, number>> = { vendor_b: 2.5, vendor_c: 1 };
+  const chat = { ...BODIES.chat, model: "gpt-4o" };
+  assertAlmostEquals(await costs("vendor_b", "/v1/chat/completions", chat), 16_384 * 10, 1e-3);
+  const flash = "/v1beta/models/gemini-2.5-flash:generateContent";
+  assertAlmostEquals(await costs("vendor_c", flash, BODIES.gemini), 65_536 * 2.5, 1e-3);
+  const two = { ...chat, n: 2, max_completion_tokens: 10 };
+  assertAlmostEquals(await costs("vendor_b", "/v1/chat/completions", two), 2 * 10 * 10, 1e-3);
+});
+
+Deno.test("a model without a price and a stream without usage cost $0, as the contract says", async () => {
+  await using gate = await harness(json({ id: "x" }), { prices: compatBook({ listed: { input: 1, output: 1 } }) });
+  const chunks = sse([OPENAI.chunk("a"), { ...OPENAI.chunk(""), choices: [{ finish_reason: "stop" }] }, "[DONE]"]);
+  const unlisted = { ...BODIES.chat, model: "unlisted" };
+  const silent = { ...BODIES.chat, model: "listed", stream: true };
+  for (const [body, answer] of [[unlisted, json({})], [silent, pieces("text/event-stream", [chunks])]] as const) {
+    gate.vendor.answer = answer;
+    const lease = gate.lease("compat");
+    await (await gate.post(lease, "/v1/chat/completions", body)).text();
+    const { usd, unmetered_requests } = await lease.end();
+    assertEquals([usd, unmetered_requests], [0, 1]);
+  }
+});
+
+Deno.test("a packed answer is unpacked within bounds", async () => {
+  const bomb = gzipSync(Buffer.alloc(MAX_UNPACKED_BYTES + 1, 0x20));
+  await using gate = await harness(coded("gzip", bomb, "application/json", bomb.length));
+  const lease = gate.lease("vendor_a");
+  const response = await gate.post(lease, "/v1/messages", BODIES.messages);
+  let bytes = 0;
+  let ended = false;
+  const reader = response.body!.getReader();
+  try {
+    for (let part = await reader.read(); !part.done; part = await reader.read()) bytes += part.value.length;
+    ended = true;
+  } catch {
+    // It is cut off.
+  }
+  assert(!ended && bytes <= MAX_UNPACKED_BYTES);
+  assertEquals(gate.settled.map(({ ending }) => ending), ["cut_off"]);
+  assertAlmostEquals((await lease.end()).usd, BOUND_USD, 1e-12);
+});
+
+Deno.test("of the model that was asked and the one that answered, the dearer is charged", async () => {
+  const prices = compatBook({ cheap: { input: 1, output: 1 }, dear: { input: 100, output: 100 } });
+  await using gate = await harness(json({}), { prices });
+  const usd = async (asked: string, served: string) => {
+    gate.vendor.answer = json({ ...OPENAI.chat, model: served });
+    const lease = gate.lease("compat");
+    const body = { ...BODIES.chat, model: asked };
+    await (await gate.post(lease, "/v1/chat/completions", body)).text();
+    return (await lease.end()).usd * 1e6 / 1200;
+  };
+  assertAlmostEquals(await usd("cheap", "dear"), 100);
+  assertAlmostEquals(await usd("dear", "cheap"), 100);
+  assertAlmostEquals(await usd("cheap", "cheap"), 1);
+  assertAlmostEquals(await usd("cheap", "some-file.gguf"), 1, 1e-9, "what is not listed is another name of it");
+});
+
+const anthropic = sse(ANTHROPIC.stream);
+const half = anthropic.slice(0, anthropic.lastIndexOf("event: message_delta"));
+const LONG = "word ".repeat(3000);
+
+Deno.test("a stream without its last frame costs the larger of what was seen and what its bytes say", async () => {
+  const messages = sse([ANTHROPIC.stream[0]!, {
+    type: "content_block_delta",
+    index: 0,
+    delta: { type: "text_delta", text: LONG },
+  }]);
+  const input_usd = (100 * 3 + 10_000 * 0.3 + 1000 * 3.75 + 2000 * 6) / 1e6;
+  const output = LONG.length / 3;
+  const chat = { ...BODIES.chat, stream: true, stream_options: { include_usage: true } };
+  const chat_input = Math.ceil(JSON.stringify(chat).length / 3);
+  const responses = { ...BODIES.responses, stream: true };
+  const cases: [string, Lane, string, object, string, number][] = [
+    [
+      "Anthropic, seen",
+      "vendor_a",
+      "/v1/messages",
+      BODIES.messages,
+      half,
+      input_usd + 250 * 15 / 1e6,
+    ],
+    ["Anthropic, estimated", "vendor_a", "/v1/messages", BODIES.messages, messages, input_usd + output * 15 / 1e6],
+    [
+      "chat",
+      "vendor_b",
+      "/v1/chat/completions",
+      chat,
+      sse([OPENAI.chunk(LONG)]),
+      (chat_input * 1.25 + output * 10) / 1e6,
+    ],
+    [
+      "responses",
+      "vendor_b",
+      "/v1/responses",
+      responses,
+      sse([{ type: "response.output_text.delta", delta: LONG }]),
+      (Math.ceil(JSON.stringify(responses).length / 3) * 1.25 + output * 10) / 1e6,
+    ],
+    [
+      "Gemini",
+      "vendor_c",
+      "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
+      BODIES.gemini,
+      sse([{ ...GEMINI.chunks[0], candidates: [{ content: { parts: [{ text: LONG }] } }] }]),
+      (600 * 0.3 + 400 * 0.03 + output * 2.5) / 1e6,
+    ],
+    [
+      "a chat for which nothing was asked",
+      "vendor_b",
+      "/v1/chat/completions",
+      { ...chat, stream_options: undefined },
+      sse([OPENAI.chunk(LONG)]),
+      0,
+    ],
+  ];
+  for (const [name, lane, path, body, text, usd] of cases) {
+    await using gate = await harness(pieces("text/event-stream", [text]));
+    const lease = gate.lease(lane);
+    await (await gate.post(lease, path, body)).text();
+    const spend = await lease.end();
+    assertAlmostEquals(spend.usd, usd, 1e-9, name);
+    assertEquals([name, spend.unmetered_requests], [name, 1]);
+  }
+});
