@@ -53,3 +53,54 @@ Deno.test("secrets that overlap pass in no part, however the bytes are cut", () 
     { numRuns: 500 },
   );
 });
+
+const LONG = "sk-real/4f1d9c0b7a6e5d3c2b1a";
+const json = (char: string, digits = 4) => `\\u${char.charCodeAt(0).toString(16).padStart(digits, "0")}`;
+const ESCAPES: ((char: string) => string)[] = [
+  (char) => char,
+  (char) => json(char),
+  (char) => json(char).replace(/[a-f]/g, (digit) => digit.toUpperCase()),
+  (char) => `\\\\${json(char)}`,
+  (char) => char === "/" ? "\\/" : char,
+  (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`,
+  (char) => `&#${char.charCodeAt(0)};`,
+  (char) => `&#x00${char.charCodeAt(0).toString(16)};`,
+];
+
+Deno.test("a secret passes under no escapes of its characters, however they are mixed and cut", () => {
+  const escapes = fc.array(fc.constantFrom(...ESCAPES), { minLength: LONG.length, maxLength: LONG.length });
+  const fractions = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 12 });
+  const around = fc.string({ unit: fc.constantFrom("s", "k", "-", "\\", "%", "&", "u", "0", " "), maxLength: 8 });
+  fc.assert(
+    fc.property(escapes, fractions, around, around, (each, cuts, before, after) => {
+      const escaped = [...LONG].map((char, index) => each[index]!(char)).join("");
+      const passed = pass(`${before} ${escaped} ${after}`, cuts, [LONG]);
+      assertEquals(passed, `${before} ${"*".repeat(escaped.length)} ${after}`);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+Deno.test("a secret passes neither in base64 nor in hex, whatever stands around it", () => {
+  const fractions = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 4 });
+  fc.assert(
+    fc.property(fc.string({ maxLength: 8 }), fc.string({ maxLength: 8 }), fractions, (before, after, cuts) => {
+      const bytes = new TextEncoder().encode(`${before}${LONG}${after}`);
+      for (const packed of [bytes.toBase64(), bytes.toBase64({ alphabet: "base64url" }), bytes.toHex()]) {
+        const hidden = pass(packed, cuts, [LONG]);
+        assertEquals(hidden.length, packed.length);
+        // At most the characters at both ends that it shares with what stands around it.
+        assert([...hidden].filter((char) => char === "*").length >= LONG.length * 4 / 3 - 2, hidden);
+      }
+    }),
+    { numRuns: 300 },
+  );
+});
+
+Deno.test("a header's name with a secret in it is known in any case; other text stays as it is", () => {
+  const redactor = new Redactor([LONG.toUpperCase()]);
+  assert(redactor.hasSecret(`x-${LONG.replace("/", "%2F").toLowerCase()}-y`));
+  assert(!redactor.hasSecret("x-request-id"));
+  const text = "\\u0073k-real 100% &#115;k \\\\ \u00e9";
+  assertEquals(new Redactor([LONG]).text(text), text);
+});

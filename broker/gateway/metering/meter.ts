@@ -27,6 +27,7 @@ export class Meter {
   #done_marker = false;
   #is_stream = false;
   #values = 0;
+  #garbled = false;
 
   constructor(form: UsageForm, content_type: string) {
     this.#reading = READINGS[form]();
@@ -61,7 +62,9 @@ export class Meter {
     const { whole, failed } = this.#reading;
     const is_metered = this.#reading.used() !== undefined;
     if (!is_metered && failed) return "silent";
-    if (this.#parser !== undefined && this.#values === 0 && !this.#done_marker) return "unreadable";
+    // Of a stream that breaks off before its first event nothing is known; what is there and is no event is not read.
+    const is_empty = this.#content_type.includes("event-stream") && !this.#garbled;
+    if (this.#parser !== undefined && this.#values === 0 && !this.#done_marker && !is_empty) return "unreadable";
     if (this.#is_stream) {
       if (!whole && !this.#done_marker) return "cut";
       return is_metered ? "metered" : "silent";
@@ -101,7 +104,8 @@ export class Meter {
       }
       // Comments and keep-alives of some endpoints are no JSON; they carry no usage.
       const value = parseJson(data);
-      if (value !== undefined) this.#take(value);
+      if (value === undefined) this.#garbled = true;
+      else this.#take(value);
     });
   }
 

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { gzipSync } from "node:zlib";
 import { BODIES, harness, RawClient, rawPost } from "./harness.ts";
 import { ANTHROPIC, json, pieces, REAL_KEY, sse, type VendorServer, vendorServer } from "./vendor_server.ts";
 
@@ -8,6 +9,7 @@ const PATH = "/v1/messages";
 function echoing(vendor: VendorServer): [string, VendorServer["answer"]][] {
   const event = sse([{ type: "ping", echo: `Bearer ${REAL_KEY}` }, ...ANTHROPIC.stream]);
   const at = event.indexOf(REAL_KEY);
+  const escaped = [...REAL_KEY].map((char) => `\\u00${char.charCodeAt(0).toString(16)}`).join("");
   const cuts = [0, 1, 5, REAL_KEY.length - 1, REAL_KEY.length].map((offset) => event.slice(0, at + offset));
   return [
     ["in JSON", (response, request, seen) => json({ headers: seen.headers })(response, request, seen)],
@@ -22,6 +24,42 @@ function echoing(vendor: VendorServer): [string, VendorServer["answer"]][] {
       pieces("text/event-stream", [first, event.slice(first.length)]),
     ]),
     ["byte by byte", pieces("text/event-stream", [...event])],
+    ["escaped in JSON", pieces("application/json", [`{"echo":"${escaped}"}`])],
+    [
+      "escaped and cut",
+      pieces("text/event-stream", [`data: {"echo":"${escaped.slice(0, 40)}`, `${escaped.slice(40)}"}\n\n`]),
+    ],
+    ["in base64", json({ echo: btoa(`Bearer ${REAL_KEY}`) })],
+    ["in a header's name", (response) => {
+      response.socket?.end(
+        `HTTP/1.1 200 OK\r\nx-${REAL_KEY.toUpperCase()}: 1\r\n${REAL_KEY}: 2\r\ncontent-length: 2\r\n\r\n{}`,
+      );
+    }],
+    ["in a header, escaped", (response) => {
+      response.writeHead(200, {
+        "content-type": "application/json",
+        "x-echo": encodeURIComponent(escaped),
+        "x-two": escaped,
+      });
+      response.end("{}");
+    }],
+    ["in a trailer", (response) => {
+      response.writeHead(200, { "content-type": "application/json", "trailer": `x-echo, ${REAL_KEY}` });
+      response.write("{}");
+      response.addTrailers({ "x-echo": REAL_KEY, [`x-${REAL_KEY}`]: "1" });
+      response.end();
+    }],
+    ["in the reason", (response) => {
+      response.socket?.end(`HTTP/1.1 401 ${REAL_KEY}\r\ncontent-length: 2\r\n\r\n{}`);
+    }],
+    ["packed", (response) => {
+      response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" });
+      response.end(gzipSync(JSON.stringify({ echo: REAL_KEY })));
+    }],
+    ["packed in an unknown way", (response) => {
+      response.writeHead(400, { "content-type": "application/json", "content-encoding": "x" });
+      response.end(REAL_KEY);
+    }],
     ["and hangs up", (response) => {
       response.writeHead(200, { "content-type": "text/event-stream", "content-length": "1000" });
       response.write(`data: ${REAL_KEY}\n\n`, () => response.destroy());
@@ -63,8 +101,9 @@ Deno.test("the real key is in nothing that is written: answers, their heads, err
   const everything = written.join("\n");
   assertStringIncludes(everything, "*".repeat(REAL_KEY.length), "where it stood there are asterisks");
   assert(!everything.includes(REAL_KEY));
-  for (const form of [btoa(REAL_KEY), encodeURIComponent(REAL_KEY), JSON.stringify(REAL_KEY).slice(1, -1)]) {
-    assert(!everything.includes(form));
+  assert(!everything.toLowerCase().includes(REAL_KEY));
+  for (const form of [btoa(REAL_KEY), btoa(`Bearer ${REAL_KEY}`), encodeURIComponent(REAL_KEY), "\\u0073"]) {
+    assert(!everything.includes(form), form);
   }
 });
 
