@@ -12,6 +12,7 @@ import { addressOf, mergeToUndo, type RunStoreMethod, statusAddress } from "../l
 import { type StoreOperations, storeOperations, undoneMerge } from "../lib/protocol/store_operations.ts";
 import { type Address, parseAddress } from "../lib/store/names.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
+import { formatLevels, type Level } from "../lib/store/retention.ts";
 import { isS3Location, parseS3Location } from "../lib/store/s3_location.ts";
 import type { Handlers } from "./dispatch.ts";
 import type { OutsidePaths, StoreEngine } from "./store_engine.ts";
@@ -29,6 +30,8 @@ export interface HandlerContext {
   pid: number;
   /** Milliseconds that a collection on demand keeps unreachable objects, unless it names its own. */
   gc_grace_ms: number;
+  /** How long it keeps the points of branches that do not say so themselves. */
+  keep: readonly Level[];
   /** Begins a shutdown; does not wait for it. */
   onShutdown: () => void;
 }
@@ -234,7 +237,7 @@ function readHandlers({ engine, workspace }: HandlerContext, branches: GuardedBr
 }
 
 function changeHandlers(
-  { engine, sessions, gc_grace_ms, location }: HandlerContext,
+  { engine, sessions, gc_grace_ms, keep, location }: HandlerContext,
   branches: GuardedBranches,
 ): Pick<Handlers, ChangeOp> {
   const store = storeOf(engine);
@@ -288,7 +291,7 @@ function changeHandlers(
     },
     touch: (args) => branches.on(args, () => store.touch(args)),
     protect: (args) => branches.on(args, () => store.protect(args)),
-    gc: (args, long) => store.gc({ grace_ms: gc_grace_ms, ...args }, long),
+    gc: (args, long) => store.gc({ grace_ms: gc_grace_ms, keep: formatLevels(keep), ...args }, long),
   };
 }
 

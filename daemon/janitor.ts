@@ -6,6 +6,7 @@
 
 import type { Clock } from "../lib/clock.ts";
 import { formatAddress } from "../lib/store/names.ts";
+import { DEFAULT_LEVELS, type Level } from "../lib/store/retention.ts";
 import type { StoreEngine } from "./store_engine.ts";
 import type { DaemonLog } from "./log.ts";
 import type { JanitorPass, Metrics } from "./metrics.ts";
@@ -25,6 +26,8 @@ export interface JanitorSchedule {
   reap_every_ms: number;
   /** Milliseconds an unreachable object is kept; 0 makes it eligible on the next tick. */
   gc_grace_ms: number;
+  /** How long the points of branches are kept that do not say so themselves; {@linkcode DEFAULT_LEVELS} when absent. */
+  keep?: readonly Level[];
   /** Bytes of the read-only cache; 0 for no limit. */
   ro_cache_budget_bytes: number;
   /** Milliseconds in which everything stored is read against its checksums once; 0, and absent, for never. */
@@ -35,7 +38,7 @@ export interface JanitorOptions extends JanitorSchedule {
   engine: Pick<StoreEngine, "store">;
   publisher: Pick<Publisher, "publish">;
   metrics: Pick<Metrics, "janitorPassed">;
-  more_metrics?: Pick<MoreMetrics, "scrubbed">;
+  more_metrics?: Pick<MoreMetrics, "scrubbed" | "historyKept">;
   clock: Clock;
   log: DaemonLog;
 }
@@ -90,7 +93,10 @@ export class Janitor {
     await this.#part("reap", pass, () => this.#reap(pass));
     await this.#part("gc", pass, async () => {
       pass.gc_failed = true;
-      pass.gc = await this.#options.engine.store("collectGarbage", [{ grace_ms: this.#options.gc_grace_ms }]);
+      const { engine, gc_grace_ms, keep = DEFAULT_LEVELS, more_metrics } = this.#options;
+      const result = await engine.store("collectGarbage", [{ grace_ms: gc_grace_ms, keep }]);
+      pass.gc = result;
+      more_metrics?.historyKept(result.history);
       pass.gc_failed = false;
     });
     await this.#part("ro-cache", pass, async () => {

@@ -21,12 +21,12 @@ function start(answers: Record<string, (options: unknown) => unknown>) {
     gc_grace_ms: 0,
     ro_cache_budget_bytes: 0,
     scrub_every_ms: "scrub" in answers ? 1 : 0,
-    more_metrics: { scrubbed: ({ objects }) => void scrubbed.push(objects) },
+    more_metrics: { scrubbed: ({ objects }) => void scrubbed.push(objects), historyKept: () => {} },
   });
   return { janitor, clock, passes, events, log, scrubbed };
 }
 
-const GC = { tombstoned: 1, deleted: 2, backlog: 3 };
+const GC = { tombstoned: 1, deleted: 2, backlog: 3, history: [] };
 const QUIET = {
   reapExpired: () => ({ reaped: [], failed: [], due: [] }),
   collectGarbage: () => GC,

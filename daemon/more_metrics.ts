@@ -6,7 +6,7 @@
 import { Registry } from "prom-client";
 import type { SessionEvent } from "../lib/capture/session.ts";
 import type { OpAnswer, SessionInfo } from "../lib/protocol/messages.ts";
-import type { ScrubResult } from "../lib/store/results.ts";
+import type { HistoryCost, ScrubResult } from "../lib/store/results.ts";
 import { familiesOf } from "./metrics.ts";
 
 /** Every further family; the order is that of exposition. */
@@ -31,6 +31,8 @@ function registerFamilies(registry: Registry) {
     scrubbed_objects: counter("scrub_objects_total", "Objects and cached copies that scrubbing has read."),
     scrubbed_bytes: counter("scrub_bytes_total", "Their bytes."),
     scrub_damaged: gauge("scrub_damaged", "Damaged objects that scrubbing has met and not found whole since."),
+    history_points: gauge("history_points", "Points of a branch's past that are kept.", "db", "branch"),
+    history_bytes: gauge("history_bytes", "Bytes of stored objects that these alone need.", "db", "branch"),
     scrub_finished: gauge(
       "scrub_finished_timestamp_seconds",
       "When this daemon had read everything last, in seconds since 1970; 0 until then.",
@@ -66,6 +68,16 @@ export class MoreMetrics {
     this.#families.scrubbed_bytes.inc(bytes);
     this.#families.scrub_damaged.set(damaged);
     if (finished) this.#families.scrub_finished.set(now_ms / 1000);
+  }
+
+  historyKept(history: readonly HistoryCost[]): void {
+    const { history_points, history_bytes } = this.#families;
+    history_points.reset();
+    history_bytes.reset();
+    for (const { db, branch, points, bytes } of history) {
+      history_points.set({ db, branch }, points);
+      history_bytes.set({ db, branch }, bytes);
+    }
   }
 
   /** The text exposition, with the sessions as they are now. */

@@ -17,6 +17,7 @@ import { MAX_HTTP_CONNECTIONS } from "../lib/http/server.ts";
 import { type Address, formatAddress } from "../lib/store/names.ts";
 import { acquireDaemonLock } from "../lib/store/daemon_lock.ts";
 import { DEFAULT_GC_GRACE_MS } from "../lib/store/gc.ts";
+import { DEFAULT_LEVELS } from "../lib/store/retention.ts";
 import { type S3StoreOptions, storeDirectory } from "../lib/store/open.ts";
 import { isS3Location } from "../lib/store/s3_location.ts";
 import { bindSocket, type BoundSocket } from "../lib/unix_socket.ts";
@@ -114,7 +115,8 @@ export interface RunningDaemon {
 export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const { store, workspace } = placeOf(options);
   checkNumbers(options);
-  const { gc_grace_ms = DEFAULT_GC_GRACE_MS, clock = systemClock, random = systemRandom, write_deadline_ms } = options;
+  const { gc_grace_ms = DEFAULT_GC_GRACE_MS, keep = DEFAULT_LEVELS, write_deadline_ms } = options;
+  const { clock = systemClock, random = systemRandom } = options;
   // An invalid listener is refused before anything is changed.
   const listener = options.http && checkListener(options.http, random);
   const log = oneLineLog(options.log ?? (() => {}));
@@ -136,7 +138,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
   const stopped = Promise.withResolvers<void>();
   const onShutdown = () => stopped.resolve();
   const about = { location: store, workspace, pid: Deno.pid };
-  const handlers = createHandlers({ engine, sessions, locks, ...about, gc_grace_ms, onShutdown });
+  const handlers = createHandlers({ engine, sessions, locks, ...about, gc_grace_ms, keep, onShutdown });
   const isLive = (address: Address) => sessions.live(address) !== undefined;
   const dispatcher = new Dispatcher(counted(handlers, { ...reports, clock, isLive }), log);
   const limits = connectionLimits(options.open_files, CONNECTION_USES);
@@ -169,6 +171,7 @@ export async function serve(options: ServeOptions): Promise<RunningDaemon> {
     log,
     reap_every_ms: options.reap_every_ms ?? DEFAULT_REAP_EVERY_MS,
     gc_grace_ms,
+    keep,
     ro_cache_budget_bytes: options.ro_cache_budget_bytes ?? 0,
     scrub_every_ms: options.scrub_every_ms ?? DEFAULT_SCRUB_EVERY_MS,
     more_metrics: reports.more_metrics,

@@ -85,7 +85,7 @@ Deno.test("a worker that dies fails its calls, loses its sessions, and is replac
 Deno.test("over a lost session every operation fails only with what its table lists", async () => {
   const pool = await faultyPool();
   const sessions = new Sessions(pool);
-  const about = { location: "/s", workspace: "/s", pid: 1, gc_grace_ms: 0, onShutdown: () => {} };
+  const about = { location: "/s", workspace: "/s", pid: 1, gc_grace_ms: 0, keep: [], onShutdown: () => {} };
   const handlers = createHandlers({ engine: pool, sessions, locks: new KeyedMutex(), ...about });
   await sessions.open(ADDRESS);
   await Promise.allSettled([pool.store("lease", [ADDRESS]), pool.store("lease", [ADDRESS])]);

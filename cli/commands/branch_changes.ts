@@ -13,6 +13,7 @@ import type { Args } from "../plan/args.ts";
 import { storeCommand } from "../plan/command_module.ts";
 import { textTable } from "../text/text_table.ts";
 import { branchName, lifetimeText, noteLeftOut, stamp, waitFlag } from "./_result_text.ts";
+import { formatLevels, parseLevels } from "../../lib/store/retention.ts";
 import { ttlOption } from "../../lib/store/time_to_live.ts";
 
 export const create = storeCommand({
@@ -148,11 +149,17 @@ export const undo = storeCommand<OpAnswer<"undo"> | OpAnswer<"undoable">>({
 export const touch = storeCommand({
   async run(args, _io, ops) {
     const ttl = args.number("ttl");
-    return await ops.call("touch", { ...args.address("branch"), ...ttlOption(ttl === 0 ? null : ttl) });
+    const keep = args.text("keep");
+    return await ops.call("touch", {
+      ...args.address("branch"),
+      ...ttlOption(ttl === 0 ? null : ttl),
+      ...(keep === undefined ? {} : { keep: keep === "default" ? null : formatLevels(parseLevels(keep)) }),
+    });
   },
   render(result) {
     const ttl = lifetimeText(result);
-    return `Touched ${branchName(result)}: it ${ttl === undefined ? "never expires" : `expires in ${ttl}`}`;
+    const kept = result.keep === undefined ? "" : `, and its points are kept: ${result.keep}`;
+    return `Touched ${branchName(result)}: it ${ttl === undefined ? "never expires" : `expires in ${ttl}`}${kept}`;
   },
 });
 

@@ -3,6 +3,7 @@
 import { checkToken } from "../../daemon/http/auth.ts";
 import { type HttpListenOptions, serve } from "../../daemon/serve.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { DEFAULT_LEVELS_TEXT, parseLevels } from "../../lib/store/retention.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 
@@ -20,6 +21,7 @@ export async function run(args: Args, io: Io): Promise<undefined> {
     snapshot_every: args.numberOf("snapshot-every"),
     reap_every_ms: args.numberOf("reap-every"),
     gc_grace_ms: args.numberOf("gc-grace"),
+    keep: parseLevels(args.text("keep") ?? DEFAULT_LEVELS_TEXT),
     ro_cache_budget_bytes: args.numberOf("ro-cache-budget"),
     scrub_every_ms: args.numberOf("scrub-every"),
     ...http(args),

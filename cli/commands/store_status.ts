@@ -96,6 +96,7 @@ async function depth(branch: BranchStatus): Promise<string> {
     ["lineage", branch.lineage],
     ["depth", `${branch.depth} past the last snapshot`],
     ["stored", `${formatBytes(branch.chain_bytes)}, ${formatBytes(branch.own_bytes)} of its own`],
+    ["history", historyText(branch)],
     ["holder", branch.holder],
     ["checkout", branch.checkout],
     ["protected", branch.protected ? "yes" : "no"],
@@ -108,6 +109,11 @@ async function depth(branch: BranchStatus): Promise<string> {
       }`,
     ]),
   ]);
+}
+
+function historyText({ history_points, history_bytes, keep }: BranchStatus): string {
+  const kept = keep === undefined ? "" : `, kept: ${keep}`;
+  return `${plural(history_points, "point")}, ${formatBytes(history_bytes)} for these alone${kept}`;
 }
 
 export const lease = storeCommand({

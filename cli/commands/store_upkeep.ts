@@ -2,6 +2,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import type { AuditAnswer, VerifyAnswer } from "../../lib/protocol/messages.ts";
+import { formatLevels, parseLevels } from "../../lib/store/retention.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { RepairedBranch, RepairResult } from "../../lib/store/results.ts";
 import { plural } from "../../lib/text/plural.ts";
@@ -13,7 +14,12 @@ import { branchName, findingLines, stamp } from "./_result_text.ts";
 
 export const gc = storeCommand({
   async run(args, _io, ops) {
-    return await ops.call("gc", { grace_ms: args.numberOf("grace"), dry_run: args.on("dry-run") });
+    const keep = args.text("keep");
+    return await ops.call("gc", {
+      grace_ms: args.numberOf("grace"),
+      dry_run: args.on("dry-run"),
+      ...(keep === undefined ? {} : { keep: formatLevels(parseLevels(keep)) }),
+    });
   },
   render(result, _io, args) {
     const [deleted, marked] = args.on("dry-run") ? ["would be deleted", "would be marked"] : ["deleted", "marked"];
@@ -21,8 +27,11 @@ export const gc = storeCommand({
       `${plural(result.marked, "object")} reached by branches`,
       `${plural(result.deleted, "object")} ${deleted} (${formatBytes(result.bytes_deleted)})`,
       `${plural(result.tombstoned, "object")} ${marked} as unreachable by this pass`,
-      `${plural(result.backlog, "object")} waiting for a grace period to end`,
+      `${plural(result.backlog, "object")} waiting for a grace period to end (${formatBytes(result.backlog_bytes)})`,
       `${plural(result.kept, "object")} left alone`,
+      ...result.history.map((cost) =>
+        `${branchName(cost)} keeps ${plural(cost.points, "point")} of its past (${formatBytes(cost.bytes)})`
+      ),
     ].join("\n");
   },
 });

@@ -33,6 +33,11 @@ export const POINT_HELP =
 
 export const AT: FlagSpec = text("at POINT", `Take the branch as it was then: ${POINT_HELP}`);
 
+export const KEEP: FlagSpec = text(
+  "keep LEVELS",
+  "How long points are kept: all of them, then one of every so often until so long (1d,1h:7d,1d:30d), or none",
+);
+
 export const SAFETY: FlagSpec = off("safety", "Do not keep the previous content as a branch");
 
 export const SAFETY_TTL: FlagSpec = duration("safety-ttl", "How long the safety branch lives", { minimum: 1 });

@@ -4,7 +4,7 @@ import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { branchNeeds, storeNeeds } from "../plan/needs.ts";
-import { AT, BRANCH, MATERIALIZE, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
+import { AT, BRANCH, KEEP, MATERIALIZE, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
 import { commands, duration, file, on, ON_BRANCHES, ON_STORE, text } from "./_row.ts";
 
 const MERGE_FLAGS: readonly FlagSpec[] = [
@@ -205,12 +205,16 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
   },
   {
     name: "touch",
-    summary: "Start a branch's time to live anew",
+    summary: "Start a branch's time to live anew, or say how long its points are kept",
     positionals: [BRANCH],
-    flags: [duration("ttl", "Set the time to live; 0 removes it")],
+    flags: [duration("ttl", "Set the time to live; 0 removes it"), {
+      ...KEEP,
+      help: `${KEEP.help}; default: as the store's`,
+    }],
     examples: [
       { words: "touch shop@try", why: "It lives another full span" },
       { words: "touch shop@try --ttl 0", why: "It never expires" },
+      { words: "touch shop --keep 7d,1h:90d", why: "Go back to any point of a week, and to any hour of three months" },
     ],
     output: "note",
     ...ON_BRANCHES,

@@ -6,7 +6,8 @@ import type { CommandSpec } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { NO_PERMISSIONS, type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { socketNeeds, storeNeeds } from "../plan/needs.ts";
-import { BRANCH, programFiles } from "./_branch_flags.ts";
+import { DEFAULT_LEVELS_TEXT } from "../../lib/store/retention.ts";
+import { BRANCH, KEEP, programFiles } from "./_branch_flags.ts";
 import { ASKS_DAEMON, bytes, commands, duration, file, integer, NEEDS_NOTHING, on, text } from "./_row.ts";
 
 /** The HTTP listener's own address. */
@@ -34,6 +35,7 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
         { default: "1m" },
       ),
       duration("gc-grace", "How long an object that no branch reaches is kept", { default: "15m" }),
+      { ...KEEP, default: DEFAULT_LEVELS_TEXT },
       bytes("ro-cache-budget", "Bytes of read-only copies to keep, least recently used go first; 0 for no limit", {
         default: "0",
       }),

@@ -3,7 +3,7 @@
 import type { CommandSpec } from "../plan/command_spec.ts";
 import { unionOf } from "../plan/permissions.ts";
 import { bucketNeeds, directoryNeeds, socketNeeds, storeNeeds } from "../plan/needs.ts";
-import { AT, BRANCH, MATERIALIZE, POINT_HELP, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
+import { AT, BRANCH, KEEP, MATERIALIZE, POINT_HELP, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
 import { bytes, commands, duration, integer, on, ON_BRANCHES, ON_STORE, store, text } from "./_row.ts";
 
 export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
@@ -114,6 +114,7 @@ export const INSPECT_COMMANDS: readonly CommandSpec[] = commands("Inspect", [
       "over and it is still unreachable. A pass that cannot read everything deletes nothing.",
     flags: [
       duration("grace", "How long such an object is kept", { default: "15m" }),
+      KEEP,
       on("dry-run", "Say what would be done and change nothing"),
     ],
     examples: [

@@ -5,6 +5,7 @@
 
 import * as v from "../packages/valibot.ts";
 import { formatAddress, parseAddress, parseName, parsePointName } from "../store/names.ts";
+import { DEFAULT_LEVELS_TEXT, parseLevels } from "../store/retention.ts";
 
 /** The longest file path a request may name, in UTF-16 units; Linux allows 4096 bytes with the final NUL. */
 const MAX_PATH_LENGTH = 4095;
@@ -18,6 +19,8 @@ const MAX_LOG_POINTS = 1000;
 const MAX_DIFF_TABLES = 1000;
 /** The most bytes of one value that a diff shows. */
 const MAX_VALUE_BYTES = 16 << 20;
+/** The longest text of how long points are kept. */
+const MAX_LEVELS_LENGTH = 256;
 /** The longest time to live: a hundred years, so that stamps stay within the range of dates. */
 const MAX_TTL_MS = 100 * 366 * 86_400_000;
 
@@ -55,6 +58,15 @@ export function optional<T>(kind: Kind<T>, doc: string): Field<T> & { required: 
 }
 
 /** A string that one of the parsers of names.ts accepts; its error keeps its code and hint. */
+function areLevels(text: string): boolean {
+  try {
+    parseLevels(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 function parsed(type: string, parse: (text: string) => string): Kind<string> {
   return { type, json: { type: "string" }, schema: v.pipe(v.string("must be a string"), v.transform(parse)) };
 }
@@ -114,6 +126,17 @@ export const TTL_OR_NULL: Kind<number | null> = {
   type: "integer, ms, or null",
   json: { ...TTL.json, type: ["integer", "null"] },
   schema: v.union([v.null(), TTL.schema], `must be null or an integer from 1 to ${MAX_TTL_MS}`),
+};
+const NO_LEVELS = `must be none, or levels such as ${DEFAULT_LEVELS_TEXT}`;
+export const LEVELS: Kind<string> = {
+  type: "levels",
+  json: { type: "string", maxLength: MAX_LEVELS_LENGTH },
+  schema: v.pipe(v.string(NO_LEVELS), v.maxLength(MAX_LEVELS_LENGTH, NO_LEVELS), v.check(areLevels, NO_LEVELS)),
+};
+export const LEVELS_OR_NULL: Kind<string | null> = {
+  type: "levels or null",
+  json: { ...LEVELS.json, type: ["string", "null"] },
+  schema: v.union([v.null(), LEVELS.schema], `${NO_LEVELS}, or null`),
 };
 export const LOG_LIMIT: Kind<number> = integer("integer", 1, MAX_LOG_POINTS);
 export const DIFF_ROWS: Kind<number> = integer("integer", 0, MAX_DIFF_ROWS);

@@ -198,7 +198,7 @@ export interface OpTypes {
   /** Names the holder of a branch. */
   lease: { args: BranchArgs; answer: LeaseInfo };
   /** Collects garbage now. */
-  gc: { args: { grace_ms?: number; dry_run?: boolean }; answer: GcResult };
+  gc: { args: { grace_ms?: number; keep?: string; dry_run?: boolean }; answer: GcResult };
   /** Stops the daemon. */
   shutdown: { args: Record<never, never>; answer: { sessions: number } };
   /** Turns the connection into a stream of events. */

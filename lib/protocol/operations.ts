@@ -17,6 +17,8 @@ import {
   DIFF_ROWS,
   FLAG,
   GRACE,
+  LEVELS,
+  LEVELS_OR_NULL,
   LOCATION,
   LOG_LIMIT,
   MERGE,
@@ -33,7 +35,14 @@ import type { BranchArgs, ComparedArgs, OpAnswer, OpArgs, OpName, RepointAnswer,
 import type { MergeArgs, VerifyAnswer } from "./messages.ts";
 import type { MergeBranchesResult } from "../capture/merge.ts";
 import type { BranchName } from "../store/names.ts";
-import type { CheckoutResult, ConditionInfo, SafetyOptions, UndoableEntry, WaitOptions } from "../store/results.ts";
+import type {
+  CheckoutResult,
+  ConditionInfo,
+  HistoryCost,
+  SafetyOptions,
+  UndoableEntry,
+  WaitOptions,
+} from "../store/results.ts";
 
 export { type AnyFields, type Field, object, objectSchema } from "./_fields.ts";
 
@@ -457,12 +466,17 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
     errors: [],
   },
   touch: {
-    summary: "Restarts a branch's time to live, or changes it.",
-    fields: { ...ON_BRANCH, ttl_ms: optional(TTL_OR_NULL, "the new time to live; null: it never expires") },
+    summary: "Restarts a branch's time to live, or changes it; and how long its points are kept.",
+    fields: {
+      ...ON_BRANCH,
+      ttl_ms: optional(TTL_OR_NULL, "the new time to live; null: it never expires"),
+      keep: optional(LEVELS_OR_NULL, "how long its points are kept; null: as the store's are"),
+    },
     answer: {
       ...OF_BRANCH,
       touched_at: required(STAMP, "when it was touched"),
       ttl_ms: optional(COUNT, "its time to live in milliseconds; absent: it never expires"),
+      keep: optional(STRING, "how long its points are kept; absent: as the store's are"),
     },
     errors: ["not_found", "conflict", ...CLAIMED],
   },
@@ -584,6 +598,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       "Runs one pass of garbage collection: what no branch reaches is marked, and deleted after its grace period.",
     fields: {
       grace_ms: optional(GRACE, "how long such an object is kept; the daemon's --gc-grace when absent"),
+      keep: optional(LEVELS, "how long the points of branches are kept; as --keep of the daemon says when absent"),
       dry_run: optional(FLAG, "report what would be done and change nothing"),
     },
     answer: {
@@ -591,12 +606,21 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       tombstoned: required(COUNT, "objects newly found to be unreachable"),
       deleted: required(COUNT, "objects deleted"),
       backlog: required(COUNT, "unreachable objects inside their grace period"),
+      backlog_bytes: required(COUNT, "their bytes, which later passes free"),
       kept: required(COUNT, "unreached objects that are left alone"),
       bytes_deleted: required(COUNT, "bytes deleted"),
       undeleted: required(COUNT, "objects that could not be deleted this time"),
       withdrawn: required(
         listOf(object<BranchName>("branch name", OF_BRANCH)),
         "branches removed because the process that made them died before it could withdraw them",
+      ),
+      history: required(
+        listOf(object<HistoryCost>("cost of history", {
+          ...OF_BRANCH,
+          points: required(COUNT, "points of its past that are kept"),
+          bytes: required(COUNT, "bytes that they alone need; what several branches need is counted for the first"),
+        })),
+        "what the points of the past cost, of each branch that has some",
       ),
     },
     errors: ["conflict", "gc_failed"],

@@ -8,6 +8,7 @@ import { plural } from "../text/plural.ts";
 import { type Address, DEFAULT_BRANCH, formatAddress, parseAddress } from "../store/names.ts";
 import type { LongOptions, UndoableEntry, UndoResult, VerifyResult } from "../store/results.ts";
 import { DEFAULT_GC_GRACE_MS } from "../store/gc.ts";
+import { DEFAULT_LEVELS_TEXT, parseLevels } from "../store/retention.ts";
 import type { Store } from "../store/store.ts";
 import type { MergeBranchesOptions, MergeBranchesResult } from "../capture/merge.ts";
 import type { CallableOp, OpAnswer, OpArgs, VerifyAnswer } from "./messages.ts";
@@ -96,8 +97,10 @@ export function storeOperations(run: RunStoreMethod): StoreOperations {
     repair: ({ db, branch, ...options }, long) =>
       run("repair", [{ ...options, ...(db === undefined ? {} : { branch: addressOf({ db, branch }) }), ...long }]),
     lease: (args) => run("lease", [addressOf(args)]),
-    gc: ({ grace_ms = DEFAULT_GC_GRACE_MS, ...options }, { signal } = {}) =>
-      run("collectGarbage", [{ grace_ms, ...options, ...(signal === undefined ? {} : { signal }) }]),
+    gc: ({ grace_ms = DEFAULT_GC_GRACE_MS, keep = DEFAULT_LEVELS_TEXT, ...options }, { signal } = {}) =>
+      run("collectGarbage", [
+        { grace_ms, keep: parseLevels(keep), ...options, ...(signal === undefined ? {} : { signal }) },
+      ]),
   };
 }
 

@@ -13,6 +13,7 @@ import { formatAddress } from "./names.ts";
 import { pointsOf } from "./history.ts";
 import { mergePointsOf } from "./merge_base.ts";
 import type { NamedRef, Ref, VersionedRef } from "./ref.ts";
+import type { HistoryCost } from "./results.ts";
 import { shortName, type TombstoneIndex } from "./tombstones.ts";
 
 export const PARALLEL_READS = 16;
@@ -72,9 +73,12 @@ function identify(key: string, size: number): { lineage: string; entry: StoredKe
   return object && { lineage: object.lineage, entry: { key, size, object: { ...object, size } } };
 }
 
-/** A lease's pending repoint that its holder may still carry out. */
-export function pinOf({ lease, pending }: Ref): Ref["pending"] {
-  return pending && lease?.holder === pending.holder ? pending : undefined;
+/** Lineages that are being made for a ref: by a repoint that its lease's holder may still carry out, and by folding. */
+export function pinsOf({ lease, pending, folding }: Ref): { lineage: string; base: Base }[] {
+  return [
+    ...pending && lease?.holder === pending.holder ? [pending] : [],
+    ...folding === undefined ? [] : [folding],
+  ];
 }
 
 /** A walk reached an object whose deletion is decided. */
@@ -90,6 +94,7 @@ export class Marker {
   readonly #views = new Map<string, Promise<LineageView>>();
   /** `lineage/txid` of every point walked through. */
   readonly #visited = new Set<string>();
+  #sizes: Map<string, number> | undefined;
   /** Where each branch may be writing. */
   readonly #heads = new Map<string, { epoch: number; txid: number }>();
 
@@ -122,9 +127,26 @@ export class Marker {
       epoch: Math.min(ref.epoch, known?.epoch ?? Infinity),
       txid: Math.min(ref.txid, known?.txid ?? Infinity),
     });
-    const pin = pinOf(ref);
-    if (pin) await this.#pin(pin);
+    for (const pin of pinsOf(ref)) await this.#pin(pin);
     return true;
+  }
+
+  /**
+   * Marks what the kept points of one ref's past need, after {@linkcode add} of all refs. The branch does without them: one
+   * whose objects are gone, which an older program has not kept, counts no more.
+   */
+  async addPast({ db, branch }: FoundRef, points: readonly Base[]): Promise<HistoryCost> {
+    const before = this.marked.size;
+    let kept = 0;
+    for (const point of points) if (await this.#keep(point)) kept++;
+    // A set goes by the order in which it was added to.
+    const added = this.marked.size === before ? [] : [...this.marked].slice(before);
+    return { db, branch, points: kept, bytes: added.reduce((sum, key) => sum + this.#sizeOf(key), 0) };
+  }
+
+  #sizeOf(key: string): number {
+    this.#sizes ??= new Map([...this.#inventory.lineages.values()].flat().map(({ key, size }) => [key, size]));
+    return this.#sizes.get(key) ?? 0;
   }
 
   /** Whether an object must stay: it is reached, or a holder of a lease may be writing it now. */
@@ -134,12 +156,17 @@ export class Marker {
     return head !== undefined && object !== undefined && object.epoch >= head.epoch && object.last >= head.txid;
   }
 
-  /** Marks what a later merge may begin at. The branch does without it: a copy or a backup may lack it. */
-  async #keep(point: Base): Promise<void> {
+  /**
+   * Marks what a later merge may begin at, or a point of the past. The branch does without it: a copy or a backup may lack
+   * it. False where it is not there.
+   */
+  async #keep(point: Base): Promise<boolean> {
     try {
       await this.#walk(point);
+      return true;
     } catch (error) {
       if (!(error instanceof Doomed) && !hasCode(error, "corrupt", "chain_gap")) throw error;
+      return false;
     }
   }
 
@@ -198,7 +225,7 @@ export class Marker {
   }
 
   /** Keeps a lineage that is being made and all history below it; its maker checks later whether that resolves. */
-  async #pin({ lineage, base }: NonNullable<Ref["pending"]>): Promise<void> {
+  async #pin({ lineage, base }: { lineage: string; base: Base }): Promise<void> {
     this.pinned.add(lineage);
     const seen = new Set<string>();
     for (let at: Base | undefined = base; at && !seen.has(at.lineage);) {

@@ -12,6 +12,7 @@ export interface GcPlan {
   tombstoned: number;
   /** Objects under a tombstone whose grace period has not passed, the new ones among them. */
   backlog: number;
+  backlog_bytes: number;
   /** Objects that nothing reaches and that are left alone all the same. */
   kept: number;
 }
@@ -36,7 +37,7 @@ interface Garbage extends StoredKey {
 }
 
 class Planner {
-  readonly plan: GcPlan = { tombstones: [], victims: [], tombstoned: 0, backlog: 0, kept: 0 };
+  readonly plan: GcPlan = { tombstones: [], victims: [], tombstoned: 0, backlog: 0, backlog_bytes: 0, kept: 0 };
   readonly #marker: Marker;
   readonly #index: TombstoneIndex;
   readonly #now_ms: number;
@@ -99,6 +100,7 @@ class Planner {
       this.plan.tombstones.push({ ...next, doomed: this.#now });
     } else {
       this.plan.backlog += covered.length;
+      this.plan.backlog_bytes += bytesOf(covered);
       this.plan.tombstones.push(next);
     }
   }
@@ -115,6 +117,8 @@ class Planner {
     this.plan.tombstones.push({ lineage, at: this.#now, ...(names === undefined ? {} : { names }) });
     this.plan.tombstoned += count;
     this.plan.backlog += count;
+    // Of the first names, where the list has not room for all.
+    this.plan.backlog_bytes += bytesOf([...uncovered.values()].slice(0, count));
     this.plan.kept += uncovered.size - count;
   }
 
@@ -127,6 +131,10 @@ class Planner {
   #notLater(instant: string): string {
     return Date.parse(instant) > this.#now_ms ? this.#now : instant;
   }
+}
+
+function bytesOf(entries: readonly StoredKey[]): number {
+  return entries.reduce((sum, { size }) => sum + size, 0);
 }
 
 function takeCovered({ names }: Tombstone, uncovered: Map<string, Garbage>): Garbage[] {

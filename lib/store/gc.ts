@@ -5,8 +5,9 @@
  * What is reached: for every ref the chain of its head and of each checkpoint, each in its own
  * lineage, with image indexes and the base pointers on the way; also what a lease's holder may
  * be writing (its lineage at or above its epoch and head), and what it is about to make its
- * branch of (`pending` in the ref). Anything that cannot be read, parsed or resolved fails the
- * pass before it changes anything.
+ * branch of (`pending` in the ref), or folding to keep points in (`folding`). Anything of that which cannot be
+ * read, parsed or resolved fails the pass before it changes anything. Kept points of the past are reached, too, as
+ * far as they are there: a ref only ever gains those that its head was at, or that folding has announced.
  *
  * A pass reads the tombstones (1), reads the refs (2), lists the objects (3), resolves (4), and
  * by one compare-and-swap over what it read in 1 writes new tombstones and dooms those past
@@ -16,7 +17,7 @@
  * 1. Refs are read before objects are listed, and a ref is written after its objects: what a
  *    ref that was read needs is in the listing. What is written later is not, so it is not touched.
  * 2. A process that makes a ref reach objects that it did not reach before (create, fork, safety forks;
- *    rollback, promote and compact with `pending`) writes the ref first (R), then reads the
+ *    rollback, promote and compact with `pending`, folding with `folding`) writes the ref first (R), then reads the
  *    tombstones (C): it revokes those that cover what it relies on, its own new lineage
  *    included, and withdraws the ref if that is doomed or gone.
  * 3. Nothing is doomed that had no tombstone on the list at 1, and since the swap at 5 holds,
@@ -41,13 +42,15 @@
 
 import { isBackendError } from "../backend/backend.ts";
 import { hasCode, TaskdError } from "../errors.ts";
-import { Marker, PARALLEL_READS, pinOf, takeInventory } from "./_gc_mark.ts";
+import { Marker, PARALLEL_READS, pinsOf, takeInventory } from "./_gc_mark.ts";
 import type { FoundRef, Inventory, StoredKey } from "./_gc_mark.ts";
 import { type GcPlan, makePlan } from "./_gc_plan.ts";
 import { inParallel } from "../in_parallel.ts";
 import { type Base, Chains } from "./chain.ts";
-import { pointsOf } from "./history.ts";
+import { keptPoints, pointsOf } from "./history.ts";
 import type { StoreContext } from "./context.ts";
+import type { HistoryCost } from "./results.ts";
+import type { Level } from "./retention.ts";
 import { keysOf, readTombstones, shortName, TombstoneIndex, without, writeTombstones } from "./tombstones.ts";
 import type { Tombstone, VersionedTombstones } from "./tombstones.ts";
 
@@ -62,6 +65,8 @@ const MAX_ATTEMPTS = 3;
 export interface GcOptions {
   /** Milliseconds that an object keeps its tombstone; 0 lets the next pass delete it. */
   grace_ms: number;
+  /** How long the points of branches are kept that do not say so themselves; absent: they are not. */
+  keep?: readonly Level[];
   /** Change nothing, and return what a pass would do. */
   dry_run?: boolean;
   /** Ends the pass early. What is doomed by then is deleted by the next. */
@@ -80,6 +85,8 @@ export interface GcResult {
   deleted: number;
   /** Tombstoned, in their grace period. */
   backlog: number;
+  /** Bytes of these. */
+  backlog_bytes: number;
   /** Not reached and left alone: unknown names, what a branch may be writing, what the list of tombstones has no room for. */
   kept: number;
   /** Bytes of the deleted. */
@@ -88,6 +95,8 @@ export interface GcResult {
   undeleted: number;
   /** Branches removed because their maker died before it could withdraw them. */
   withdrawn: { db: string; branch: string }[];
+  /** What the points of the past cost, of each branch that has some; what several need is counted for the first. */
+  history: HistoryCost[];
 }
 
 /**
@@ -113,6 +122,7 @@ interface Survey {
   inventory: Inventory;
   marker: Marker;
   unfinished: FoundRef[];
+  history: HistoryCost[];
 }
 
 /** One pass; undefined when another one changed the tombstones meanwhile. */
@@ -125,17 +135,19 @@ async function runPass(context: StoreContext, options: GcOptions): Promise<GcRes
     tombstoned: plan.tombstoned,
     deleted: plan.victims.length,
     backlog: plan.backlog,
+    backlog_bytes: plan.backlog_bytes,
     kept: plan.kept,
     bytes_deleted: plan.victims.reduce((sum, { size }) => sum + size, 0),
     undeleted: 0,
     withdrawn: seen.unfinished.map(({ db, branch }) => ({ db, branch })),
+    history: seen.history,
   };
   if (options.dry_run) return result;
   const landed = await publish(context, seen, plan);
   if (!landed) return undefined;
   const revived = plan.tombstoned === 0
     ? 0
-    : await failingClosed(options, () => reviveLate(context, seen, { tombstones: plan.tombstones, ...landed }));
+    : await failingClosed(options, () => reviveLate(context, seen, { ...options, ...plan, ...landed }));
   return {
     ...result,
     tombstoned: result.tombstoned - revived,
@@ -145,7 +157,8 @@ async function runPass(context: StoreContext, options: GcOptions): Promise<GcRes
 }
 
 /** Steps 1 to 4. */
-async function survey({ backend, refs }: StoreContext, options: GcOptions): Promise<Survey> {
+async function survey(context: StoreContext, options: GcOptions): Promise<Survey> {
+  const { backend, refs } = context;
   const list = await readTombstones(backend);
   const index = new TombstoneIndex(list?.tombstones ?? []);
   const found = await refs.all({ signal: options.signal });
@@ -156,7 +169,25 @@ async function survey({ backend, refs }: StoreContext, options: GcOptions): Prom
     options.signal?.throwIfAborted();
     if (!await marker.add(ref)) unfinished.push(ref);
   });
-  return { list, index, refs: found, inventory, marker, unfinished };
+  // After all heads: what is marked from here on is what history costs.
+  const history: HistoryCost[] = [];
+  for (const ref of found) {
+    options.signal?.throwIfAborted();
+    if (!unfinished.includes(ref)) history.push(await marker.addPast(ref, pastOf(context, options, ref)));
+  }
+  return {
+    list,
+    index,
+    refs: found,
+    inventory,
+    marker,
+    unfinished,
+    history: history.filter(({ points }) => points > 0),
+  };
+}
+
+function pastOf({ clock }: StoreContext, { keep = [] }: Pick<GcOptions, "keep">, { ref }: FoundRef) {
+  return keptPoints(ref, keep, clock.now());
 }
 
 async function withdrawAll({ refs, log }: StoreContext, unfinished: FoundRef[]): Promise<void> {
@@ -186,10 +217,11 @@ async function publish(
 async function reviveLate(
   context: StoreContext,
   survey: Survey,
-  { tombstones, etag }: { tombstones: Tombstone[]; etag: string | undefined },
+  { tombstones, etag, ...options }: Pick<GcOptions, "keep"> & { tombstones: Tombstone[]; etag: string | undefined },
 ): Promise<number> {
   const known = new Set(survey.refs.map(({ db, branch, etag }) => `${db}@${branch} ${etag}`));
-  const roots = new Set(survey.refs.flatMap((found) => pointsOf(found).map(pointName)));
+  const rootsOf = (found: FoundRef): Base[] => [...pointsOf(found), ...pastOf(context, options, found)];
+  const roots = new Set(survey.refs.flatMap((found) => rootsOf(found).map(pointName)));
   const chains = new Chains(context.backend);
   const reached = new Map<string, Set<string>>();
   const reach = (lineage: string, key: string) => {
@@ -199,9 +231,9 @@ async function reviveLate(
   for (const found of await context.refs.all()) {
     const { db, branch, etag, ref } = found;
     if (known.has(`${db}@${branch} ${etag}`)) continue;
-    const pin = pinOf(ref);
-    if (pin) reach(pin.lineage, "");
-    for (const root of [...pointsOf(found), ...(pin ? [pin.base] : [])]) {
+    const pins = pinsOf(ref);
+    for (const { lineage } of pins) reach(lineage, "");
+    for (const root of [...rootsOf(found), ...pins.map(({ base }) => base)]) {
       if (roots.has(pointName(root))) continue;
       roots.add(pointName(root));
       for (const { lineage, key } of await keysIfWhole(chains, root)) reach(lineage, key);

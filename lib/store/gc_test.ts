@@ -20,10 +20,12 @@ Deno.test("a store without garbage is left as it is, and has no list of tombston
       tombstoned: 0,
       deleted: 0,
       backlog: 0,
+      backlog_bytes: 0,
       kept: 0,
       bytes_deleted: 0,
       undeleted: 0,
       withdrawn: [],
+      history: [],
     });
     assertEquals(result.marked, before.length);
     assertEquals(await dataKeys(backend), before);

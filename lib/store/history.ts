@@ -8,7 +8,9 @@ import { TaskdError } from "../errors.ts";
 import { type Base, type ChainObject, Chains, type LineageView, walkBack } from "./chain.ts";
 import { unreadable } from "./errors.ts";
 import { type Address, formatAddress } from "./names.ts";
-import type { NamedRef } from "./ref.ts";
+import { type LoggedPoint, loggedPoints } from "./point_log.ts";
+import type { NamedRef, Ref } from "./ref.ts";
+import { type Level, retained } from "./retention.ts";
 
 /** A head or checkpoint, and the content that its ref promises. */
 export interface HistoryPoint extends Base {
@@ -40,6 +42,14 @@ export function pointsOf({ db, branch, ref }: NamedRef): HistoryPoint[] {
       lineage: kept.lineage ?? lineage,
     })),
   ];
+}
+
+/**
+ * The points of a ref's past that are kept at `now_ms`, for as long as its own levels or else `keep` say. Where one's
+ * objects are gone, it is kept no more: nothing else goes by them.
+ */
+export function keptPoints(ref: Ref, keep: readonly Level[], now_ms: number): LoggedPoint[] {
+  return retained(loggedPoints(ref).slice(1), ref.keep ?? keep, now_ms);
 }
 
 export class History {

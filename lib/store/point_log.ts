@@ -6,9 +6,18 @@
 import * as v from "../packages/valibot.ts";
 import type { Txid } from "./names.ts";
 import { hex } from "./records.ts";
+import { DAY_MS, HOUR_MS, type Level, retained } from "./retention.ts";
 
-/** A branch remembers so much, about a thousand points: its ref is read and written whole. */
-export const MAX_LOG_CHARS = 8192;
+/**
+ * A branch remembers so much: its ref is read and written whole. All points of a day with a flush every 30 s, one of each
+ * hour of a week and one of each day of a month are two thirds of it.
+ */
+export const MAX_LOG_CHARS = 64 << 10;
+/** What a list of points in one lineage takes beside its steps. */
+const GROUP_CHARS = 64;
+
+/** What thinning spares as long as it can. */
+const LONG_LEVELS: readonly Level[] = [{ every_ms: HOUR_MS, for_ms: Infinity }, { every_ms: DAY_MS, for_ms: Infinity }];
 
 /** Points in one lineage. */
 export interface LoggedSteps {
@@ -20,11 +29,14 @@ export interface LoggedSteps {
    * text because most readers of a ref have no use for it.
    */
   steps: string;
+  /** They have been folded into this lineage; see fold.ts. */
+  folded?: true;
 }
 
 export const LoggedSchema: v.GenericSchema<unknown, LoggedSteps[]> = v.array(v.object({
   lineage: v.exactOptional(hex(32)),
   steps: v.pipe(v.string(), v.regex(/^-?\d{1,15} -?\d{1,15}( [a-z-]+)?(,-?\d{1,15} -?\d{1,15}( [a-z-]+)?)*$/)),
+  folded: v.exactOptional(v.literal(true)),
 }));
 
 /** From `at_ms` on the branch stood at `txid`. */
@@ -33,8 +45,10 @@ export interface LoggedPoint {
   txid: Txid;
   /** Milliseconds since 1970, by the writer's clock. */
   at_ms: number;
-  /** What moved it there, when that was neither a flush nor a checkpoint. */
+  /** What moved it there, when that was neither a flush nor a checkpoint; of a folded point also those. */
   op?: string;
+  /** It is kept in a lineage of folded points, no longer where it was written. */
+  folded?: true;
 }
 
 /** What a point is noted of. */
@@ -60,7 +74,7 @@ export function loggedPoints(ref: Standing): LoggedPoint[] {
       txid += sign * Number(first);
       at_ms += sign * Number(second);
       const point = { lineage: group.lineage ?? ref.lineage, txid, at_ms };
-      return op === undefined ? point : { ...point, op };
+      return { ...point, ...(op === undefined ? {} : { op }), ...(group.folded ? { folded: true } : {}) };
     });
   });
 }
@@ -80,8 +94,16 @@ export function withPoint<R extends Standing>(before: Standing, next: R, op?: st
     // Only a repair gives a branch another lineage and names no operation.
     op: op ?? (moved ? "repair" : undefined),
   });
-  const chars = points.reduce((sum, { lineage, steps }) => sum + (lineage?.length ?? 0) + steps.length, 0);
+  const chars = points.reduce((sum, { steps }) => sum + GROUP_CHARS + steps.length, 0);
   return { ...next, points: chars > MAX_LOG_CHARS ? thinned({ ...next, points }) : points };
+}
+
+/**
+ * `ref` with `points`, newest first, in place of those that it has noted; its head, which has to be the first of them, is
+ * noted in any case.
+ */
+export function withPoints<R extends Standing>(ref: R, points: readonly LoggedPoint[]): R {
+  return { ...ref, points: grouped(ref.lineage, points) };
 }
 
 function notedWithHead({ lineage: _, txid, touched_at, base, origin, points = [] }: Standing): LoggedSteps[] {
@@ -108,18 +130,34 @@ function stepText(txids: number, ms: number, op: string | undefined): string {
   return op === undefined ? `${txids} ${ms}` : `${txids} ${ms} ${op}`;
 }
 
-/** Every second flush of the older half goes: the farther back, the fewer points, and the time they span stays. */
+/**
+ * Every second flush of the older half goes: the farther back, the fewer points, and the time they span stays. As long as
+ * there are enough of them, those go that no hour or day begins with.
+ */
 function thinned(ref: Standing): LoggedSteps[] {
   const all = loggedPoints(ref);
-  const kept = all.filter(({ op }, index) =>
-    index < all.length / 2 || (all.length - index) % 2 === 1 || op !== undefined
-  );
+  const older = all.slice(Math.floor(all.length / 2), -1).filter(({ op, folded }) => op === undefined || folded);
+  const begins = new Set(retained(all, LONG_LEVELS, 0));
+  const plain = older.filter((point) => !begins.has(point));
+  const spared = plain.length > all.length / 8 ? plain : older;
+  const dropped = new Set(spared.filter((_, index) => index % 2 === 0));
+  const kept = all.filter((point) => !dropped.has(point));
   // Of operations without end the oldest go.
-  const left = kept.slice(0, Math.ceil(all.length * 0.8)).reverse();
-  const groups: { lineage: string; steps: LoggedSteps[] }[] = [];
-  for (const { lineage, txid, at_ms, op } of left) {
-    if (groups[0]?.lineage !== lineage) groups.unshift({ lineage, steps: [] });
-    groups[0]!.steps = added(groups[0]!.steps, { txid, at_ms, op });
+  return grouped(ref.lineage, kept.slice(0, Math.ceil(all.length * (dropped.size > 0 ? 1 : 0.8))));
+}
+
+function grouped(here: string, points: readonly LoggedPoint[]): LoggedSteps[] {
+  const groups: { lineage: string; folded: true | undefined; steps: string[] }[] = [];
+  for (const [index, { lineage, txid, at_ms, op, folded }] of points.entries()) {
+    const group = groups.at(-1);
+    const newer = points[index - 1];
+    if (group && newer && group.lineage === lineage && group.folded === folded) {
+      group.steps.push(stepText(newer.txid - txid, newer.at_ms - at_ms, op));
+    } else groups.push({ lineage, folded, steps: [stepText(txid, at_ms, op)] });
   }
-  return groups.map(({ lineage, steps: [all] }) => ({ ...(lineage === ref.lineage ? {} : { lineage }), ...all! }));
+  return groups.map(({ lineage, folded, steps }) => ({
+    ...(lineage === here ? {} : { lineage }),
+    steps: steps.join(","),
+    ...(folded ? { folded } : {}),
+  }));
 }

@@ -45,8 +45,20 @@ class Past {
 
   /** The object that ends at a point; undefined when the point is not kept. */
   async lastObject(point: Base): Promise<ChainObject | undefined> {
-    const [last] = await this.walk(point);
-    return last && this.#whole.get(last.key) ? last : undefined;
+    const walked = await this.walk(point);
+    return this.isWhole(walked) ? walked[0] : undefined;
+  }
+
+  /** Whether all objects of the chain that was walked are there. */
+  isWhole([last]: readonly ChainObject[]): boolean {
+    return last !== undefined && this.#whole.get(last.key) === true;
+  }
+
+  /** Lists lineages that are about to be walked through, some at a time. */
+  async look(lineages: Iterable<string>): Promise<void> {
+    await inParallel(new Set(lineages), PARALLEL_READS, async (lineage) => {
+      await this.#view(lineage);
+    });
   }
 
   /** The objects of the chain that ends at a point, the last one first, up to a gap or to one that was walked before. */
@@ -205,6 +217,34 @@ export async function log(
     points: shown.map(({ point }) => found.get(point)!),
     ...(next === undefined ? {} : { next }),
   };
+}
+
+/**
+ * How many points of a branch's past are there, and the bytes of the stored objects that they need and neither its head
+ * nor a checkpoint.
+ */
+export async function historyOf(
+  { backend }: Pick<PointsContext, "backend">,
+  ref: Ref,
+): Promise<{ history_points: number; history_bytes: number }> {
+  const past = new Past(backend);
+  const points = loggedPoints(ref).slice(1);
+  await past.look([ref.lineage, ...points.map(({ lineage }) => lineage)]);
+  const counted = new Set<string>();
+  for (const { lineage = ref.lineage, txid } of [ref, ...ref.checkpoints]) {
+    for (const { key } of await past.walk({ lineage, txid })) counted.add(key);
+  }
+  let [history_points, history_bytes] = [0, 0];
+  for (const point of points) {
+    const walked = await past.walk(point);
+    if (!past.isWhole(walked)) continue;
+    history_points++;
+    for (const { key, size } of walked) {
+      if (!counted.has(key)) history_bytes += size;
+      counted.add(key);
+    }
+  }
+  return { history_points, history_bytes };
 }
 
 /** Where a part of the log ends. */

@@ -16,6 +16,7 @@ import { count, hex, instant } from "./records.ts";
 import { damagedRecord, encodeRecord, type ParsedRecord, parseRecord, readRecord } from "./records.ts";
 import type { BranchName } from "./names.ts";
 import type { Lifetime } from "./results.ts";
+import type { Level } from "./retention.ts";
 import type { FileStamp } from "../sqlite/checkout_file.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
 import { LoggedSchema, type LoggedSteps, withPoint } from "./point_log.ts";
@@ -136,6 +137,13 @@ export interface Ref extends Lifetime {
   merges?: MergeRecord[];
   /** Where it stood, and since when; see point_log.ts. */
   points?: LoggedSteps[];
+  /** How long these are kept, where that is not the store's. */
+  keep?: Level[];
+  /**
+   * A lineage into which points are about to be folded, and the point that it continues: garbage collection keeps both.
+   * Void once another takes its place.
+   */
+  folding?: { nonce: string; lineage: string; base: { lineage: string; txid: number } };
   /** {@linkcode markOf} its branch: a ref that lies under another's name is not taken for that. Version 0.1.0 wrote none. */
   of?: string;
   /** Random, new in every write. */
@@ -226,6 +234,8 @@ const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
   past: v.exactOptional(v.array(v.object({ lineage, txid: count }))),
   merges: v.exactOptional(v.array(MergeSchema)),
   points: v.exactOptional(LoggedSchema),
+  keep: v.exactOptional(v.array(v.object({ every_ms: count, for_ms: count }))),
+  folding: v.exactOptional(v.object({ nonce: v.string(), lineage, base: v.object({ lineage, txid: count }) })),
   of: v.exactOptional(hex(8)),
   nonce: v.string(),
 });

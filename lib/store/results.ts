@@ -59,6 +59,8 @@ export interface ForkOptions extends LongOptions {
 export interface TouchOptions {
   /** The time to live from now on, in milliseconds; null: the branch never expires; absent: as before. */
   ttl_ms?: number | null;
+  /** How long its points are kept from now on, such as `1d,1h:7d,1d:30d`; null: as the store's are; absent: as before. */
+  keep?: string | null;
 }
 
 /** How an operation that takes content away keeps it. */
@@ -278,10 +280,26 @@ export interface BranchStatus extends BranchInfo {
   chain_bytes: number;
   /** Of those, bytes in the branch's own lineage. */
   own_bytes: number;
+  /** How long its points are kept, such as `1d,1h:7d,1d:30d`; absent: as the store's are. */
+  keep?: string;
+  /** Points of its past that are there. */
+  history_points: number;
+  /** Bytes of the stored objects that they need, and neither the head nor a checkpoint. */
+  history_bytes: number;
+}
+
+/** What the kept points of a branch's past cost. */
+export interface HistoryCost extends BranchName {
+  /** Points that are kept beside the head. */
+  points: number;
+  /** Bytes of the stored objects that they alone need. */
+  bytes: number;
 }
 
 /** Answer of touch. */
 export interface TouchResult extends Lifetime, BranchName {
+  /** How long its points are kept, as {@linkcode TouchOptions.keep}; absent: as the store's are. */
+  keep?: string;
 }
 
 /** One database. */

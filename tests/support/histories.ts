@@ -8,13 +8,15 @@ import type { DatabaseImage } from "../../lib/sqlite/wal_tail.ts";
 import type { Backend } from "../../lib/backend/backend.ts";
 import { hasCode } from "../../lib/errors.ts";
 import { type Base, Chains } from "../../lib/store/chain.ts";
-import { pointIn } from "../../lib/store/context.ts";
+import { isoNow, pointIn } from "../../lib/store/context.ts";
+import { keptPoints } from "../../lib/store/history.ts";
 import { DATA_PREFIX } from "../../lib/store/keys.ts";
 import { Lease } from "../../lib/store/lease.ts";
 import type { Address } from "../../lib/store/names.ts";
 import { mergePointsOf } from "../../lib/store/merge_base.ts";
 import { writeSegment, writeSnapshot } from "../../lib/store/objects.ts";
 import { withCheckpoint } from "../../lib/store/ops/checkpoint.ts";
+import type { Level } from "../../lib/store/retention.ts";
 import type { Store } from "../../lib/store/store.ts";
 import { keysOf } from "../../lib/store/tombstones.ts";
 
@@ -79,7 +81,7 @@ export async function flush(
     if (!options.lose) {
       await lease.write((ref) =>
         options.checkpoint === undefined
-          ? { ...ref, txid: head.txid, digest: head.digest }
+          ? { ...ref, txid: head.txid, digest: head.digest, touched_at: isoNow(context) }
           : withCheckpoint(context, ref, head, options.checkpoint)
       );
     }
@@ -103,10 +105,10 @@ export async function keysUnder(backend: Backend, prefix: string): Promise<strin
 
 /**
  * What every branch of a store needs, found the slow and simple way: by resolving each point on its own. Of the points
- * that only a later merge begins at, those that are whole.
+ * that only a later merge begins at, and of those of the past that `keep` keeps, those that are whole.
  */
-export async function neededKeys(store: Store): Promise<Set<string>> {
-  const { backend, refs } = store.context;
+export async function neededKeys(store: Store, keep: readonly Level[] = []): Promise<Set<string>> {
+  const { backend, clock, refs } = store.context;
 
   const needed = new Set<string>();
   const add = async ({ lineage, txid }: Base) => {
@@ -117,7 +119,7 @@ export async function neededKeys(store: Store): Promise<Set<string>> {
   for (const { db, branch } of await refs.list()) {
     const { ref } = await refs.read(db, branch);
     for (const { lineage = ref.lineage, txid } of [ref, ...ref.checkpoints]) await add({ lineage, txid });
-    for (const point of mergePointsOf(ref)) {
+    for (const point of [...mergePointsOf(ref), ...keptPoints(ref, keep, clock.now())]) {
       await add(point).catch((error) => {
         if (!hasCode(error, "chain_gap")) throw error;
       });

@@ -11,6 +11,8 @@ import { isLeased } from "../lease.ts";
 import { type Address, type BranchName, parseName } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import type { BranchInfo, BranchState, BranchStatus, DatabaseInfo } from "../results.ts";
+import { historyOf } from "../points.ts";
+import { keepField } from "../retention.ts";
 import { ttlField } from "../time_to_live.ts";
 
 /** What status and branches accept. */
@@ -38,6 +40,8 @@ export async function status(
     depth: chain.depth,
     chain_bytes: chain.bytes,
     own_bytes: chain.objects.reduce((sum, { lineage, size }) => lineage === ref.lineage ? sum + size : sum, 0),
+    ...keepField(ref),
+    ...await historyOf(context, ref),
   };
 }
 

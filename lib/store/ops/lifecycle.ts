@@ -13,6 +13,7 @@ import { describeHolder, isLeased, refuseClaimed, STALE_CLAIM_MS } from "../leas
 import { type Address, DEFAULT_BRANCH, requireBranch } from "../names.ts";
 import type { Ref } from "../ref.ts";
 import type { DestroyOptions, DestroyResult, TouchOptions, TouchResult } from "../results.ts";
+import { keepField, parseLevels } from "../retention.ts";
 import { touched, ttlField } from "../time_to_live.ts";
 import { listVersion } from "../tombstones.ts";
 import { keepCopy } from "../set_aside.ts";
@@ -227,9 +228,11 @@ export async function touch(context: StoreContext, address: Address, options: To
   const { db, branch } = address;
   const { ref } = await context.refs.update(db, branch, (ref) => {
     refuseClaimed(ref);
-    return touched(ref, options, isoNow(context));
+    const { keep: before, ...rest } = touched(ref, options, isoNow(context));
+    const keep = options.keep === undefined ? before : options.keep === null ? undefined : parseLevels(options.keep);
+    return { ...rest, ...(keep === undefined ? {} : { keep }) };
   });
-  return { db, branch, touched_at: ref.touched_at, ...ttlField(ref) };
+  return { db, branch, touched_at: ref.touched_at, ...ttlField(ref), ...keepField(ref) };
 }
 
 export async function protect(

@@ -1,0 +1,83 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import * as fc from "../../tests/packages/fast_check.ts";
+import { TaskdError } from "../errors.ts";
+import {
+  DAY_MS,
+  DEFAULT_LEVELS,
+  DEFAULT_LEVELS_TEXT,
+  formatLevels,
+  HOUR_MS,
+  type Level,
+  parseLevels,
+  retained,
+} from "./retention.ts";
+
+const duration = fc.integer({ min: 1, max: 5000 });
+const level = fc.record({ every_ms: fc.oneof(fc.constant(0), duration), for_ms: duration });
+const levels = fc.array(level, { maxLength: 4 });
+/** Newest first; a clock may be set back. */
+const log = fc.array(fc.integer({ min: 0, max: 10_000 }), { maxLength: 60 }).map((times) =>
+  times.map((at_ms, index) => ({ at_ms, id: times.length - index }))
+);
+
+Deno.test("levels are read as they are written", () => {
+  assertEquals(parseLevels(DEFAULT_LEVELS_TEXT), [...DEFAULT_LEVELS]);
+  assertEquals(parseLevels("none"), []);
+  assertEquals(parseLevels("90m,1m:12h"), [{ every_ms: 0, for_ms: 90 * 60_000 }, {
+    every_ms: 60_000,
+    for_ms: HOUR_MS * 12,
+  }]);
+  fc.assert(fc.property(levels, (levels) => assertEquals(parseLevels(formatLevels(levels)), levels)));
+  for (const text of ["", "1d,", "1d:", ":1d", "1h:2h:3h", "1x", "0", "1h:0", "1d 1h", Array(9).fill("1d").join()]) {
+    assertThrows(() => parseLevels(text), TaskdError, "Cannot parse", text);
+  }
+});
+
+Deno.test("by default all points of a day, one of each hour of a week and one of each day of a month are kept", () => {
+  const now_ms = 400 * DAY_MS;
+  const points = Array.from({ length: 40 * 24 * 60 }, (_, minute) => ({ at_ms: now_ms - 60_000 * minute }));
+  const ages = retained(points, DEFAULT_LEVELS, now_ms).map(({ at_ms }) => now_ms - at_ms);
+  const within = (from_ms: number, to_ms: number) => ages.filter((age) => age >= from_ms && age < to_ms).length;
+  assertEquals(within(0, DAY_MS), 24 * 60);
+  assertEquals(within(DAY_MS, 7 * DAY_MS), 6 * 24);
+  assertEquals(within(7 * DAY_MS, 30 * DAY_MS), 23);
+  assertEquals(within(30 * DAY_MS, Infinity), 0);
+});
+
+Deno.test("what a level keeps is the first point of a span that has not ended, and nothing else is kept", () =>
+  fc.assert(
+    fc.property(log, levels, fc.integer({ min: 0, max: 20_000 }), (points, levels, now_ms) => {
+      const kept = new Set(retained(points, levels, now_ms));
+      const spanOf = (at_ms: number, { every_ms }: Level) => Math.floor(at_ms / every_ms);
+      for (const [index, point] of points.entries()) {
+        const claims = levels.some((level) => {
+          if (level.every_ms === 0) return point.at_ms + level.for_ms > now_ms;
+          const span = spanOf(point.at_ms, level);
+          const first = !points.slice(index + 1).some(({ at_ms }) => spanOf(at_ms, level) === span);
+          return first && span * level.every_ms + level.for_ms > now_ms;
+        });
+        assertEquals(kept.has(point), claims);
+      }
+    }),
+  ));
+
+Deno.test("dropping what is not kept, however often, changes nothing about what is kept later", () =>
+  fc.assert(
+    fc.property(log, levels, fc.array(fc.integer({ min: 0, max: 3000 }), { maxLength: 6 }), (points, levels, waits) => {
+      let left = points;
+      let now_ms = 0;
+      for (const wait_ms of waits) {
+        now_ms += wait_ms;
+        left = retained(left, levels, now_ms);
+        assertEquals(left, retained(points, levels, now_ms));
+      }
+    }),
+  ));
+
+Deno.test("more levels and an earlier look keep more", () =>
+  fc.assert(
+    fc.property(log, levels, level, fc.nat(10_000), fc.nat(10_000), (points, levels, more, now_ms, later_ms) => {
+      const kept = new Set(retained(points, [...levels, more], now_ms));
+      for (const point of retained(points, levels, now_ms + later_ms)) assert(kept.has(point));
+    }),
+  ));
