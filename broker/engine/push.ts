@@ -91,7 +91,7 @@ async function arrivedBefore(deps: EngineDeps, task: Task, signal: AbortSignal):
   const { push_attempts } = task.record;
   if (push_attempts.length === 0) return undefined;
   await endOrphanedPush({ clock, log }, task, signal);
-  const reached = await reachRepo(deps, task.record, "push");
+  const reached = await reachRepo(deps, task.record, "push", signal);
   const { url } = reached;
   const attempted = `Cannot see whether the change has arrived at ${url.canonical}`;
   const names = push_attempts.map(({ branch }) => `refs/heads/${branch}`);
@@ -133,7 +133,7 @@ async function push(deps: EngineDeps, task: Task, signal: AbortSignal): Promise<
     signal,
   });
   await requireBoundCommit(git, record, { git_dir, commit, remote: url.clone_url, signal });
-  const reached = await reachRepo(deps, record, "push");
+  const reached = await reachRepo(deps, record, "push", signal);
   const pushed = await atCodeHost(deps, task, () =>
     pushCommit(git, {
       ...reached,

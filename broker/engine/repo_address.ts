@@ -37,17 +37,22 @@ export async function reachRepo(
   deps: RepoAddressDeps,
   { repo, over_network }: Pick<TaskOrder, "repo" | "over_network">,
   way: "fetch" | "push",
+  signal?: AbortSignal,
 ): Promise<Reached> {
   const url = parseRepo(repo);
   const reached = reach(url, deps.credentials, way);
   if (over_network === undefined) return reached;
   if (url.transport === "file" || url.transport === "http") throw notPublic(url);
   if (reached.url.clone_url !== url.clone_url) return reached;
-  return { url, credentials: await bound(url, reached.credentials, deps) };
+  return { url, credentials: await bound(url, reached.credentials, { ...deps, signal }) };
 }
 
 /** The credentials with git bound to the addresses of the repository's host, which are public ones. */
-async function bound(url: RepoUrl, own: GitCredentials, deps: RepoAddressDeps): Promise<GitCredentials> {
+async function bound(
+  url: RepoUrl,
+  own: GitCredentials,
+  deps: RepoAddressDeps & { signal: AbortSignal | undefined },
+): Promise<GitCredentials> {
   const [, name = "", port] = /^([^:]*)(?::(\d+))?$/.exec(url.host) ?? [];
   // As in the egress list, an address is no name that could be checked, in whatever spelling.
   const parsed = canonicalHost(name);
@@ -57,7 +62,8 @@ async function bound(url: RepoUrl, own: GitCredentials, deps: RepoAddressDeps): 
   if (addresses === undefined) return own;
   if (url.transport === "ssh") {
     const { username } = new URL(url.clone_url);
-    return await boundSsh(own, { host, port, user: username || undefined, addresses }, deps.clock);
+    const target = { host, port, user: username || undefined, addresses, signal: deps.signal };
+    return await boundSsh(own, target, deps.clock);
   }
   const shown = addresses.map((address) => address.includes(":") ? `[${address}]` : address).join(",");
   return { ...own, config: [...own.config, `http.curloptResolve=${host}:${port ?? "443"}:${shown}`] };

@@ -151,7 +151,7 @@ export class TaskWork {
     } catch (error) {
       throw fileError(error, `Cannot make ${this.#paths.root}`);
     }
-    const reached = await reachRepo(this.#deps, task.record, "fetch");
+    const reached = await reachRepo(this.#deps, task.record, "fetch", this.#signal);
     const staged = await withoutServerWords(this.#deps, this.task.record, "Cannot clone", () =>
       stageRepository(git, {
         ...reached,

@@ -5,7 +5,8 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { runProcess } from "../../lib/process.ts";
-import { type GitCredentials, isSshCommand, shellQuoted } from "./credentials.ts";
+import { shellWord } from "../../lib/text/shell_word.ts";
+import { type GitCredentials, isSshCommand } from "./credentials.ts";
 
 const DEADLINE_MS = 10_000;
 const MAX_BYTES = 256 << 10;
@@ -18,6 +19,8 @@ export interface SshTarget {
   user?: string | undefined;
   /** What was checked, not empty. */
   addresses: readonly string[];
+  /** Ends a question to ssh that is under way. */
+  signal: AbortSignal | undefined;
 }
 
 /**
@@ -37,27 +40,28 @@ export async function boundSsh(credentials: GitCredentials, target: SshTarget, c
   const known = settings.get("hostkeyalias") ?? (port === "22" ? host : `[${host}]:${port}`);
   // One name of a host that has both is as good as the other; IPv4 is reached from more networks.
   const address = addresses.find((one) => !one.includes(":")) ?? addresses[0]!;
-  const bound = `${command} -oHostName=${address} ${shellQuoted(`-oHostKeyAlias=${known}`)}`;
+  const bound = `${command} -oHostName=${address} ${shellWord(`-oHostKeyAlias=${known}`)}`;
   return { ...credentials, env: { ...credentials.env, GIT_SSH_COMMAND: bound } };
 }
 
 /** What ssh would do: its settings as `ssh -G` prints them. */
 async function sshSettings(
   command: string,
-  { host, port, user }: SshTarget,
+  { host, port, user, signal }: SshTarget,
   { env }: GitCredentials,
   clock: Clock,
 ): Promise<Map<string, string>> {
   const options = [...port === undefined ? [] : ["-p", port], ...user === undefined ? [] : ["-l", user]];
   const { stdout } = await runProcess("/bin/sh", {
     // As git starts it.
-    args: ["-c", `${command} -G ${[...options, host].map(shellQuoted).join(" ")}`],
+    args: ["-c", `${command} -G ${[...options, host].map(shellWord).join(" ")}`],
     env: { PATH: "/usr/local/bin:/usr/bin:/bin", ...env, LC_ALL: "C" },
     cwd: "/",
     deadline_ms: DEADLINE_MS,
     max_bytes: MAX_BYTES,
     on_excess: "cut",
     clock,
+    signal,
     attempted: "Cannot ask ssh for its settings",
   });
   const lines = new TextDecoder().decode(stdout).split("\n");

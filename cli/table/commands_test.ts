@@ -126,6 +126,7 @@ const SAMPLE_HOST: HostPlace = {
   deno: "/sample",
   entry: "/sample",
   store: "/sample",
+  untrusted: [],
   temporary: "/sample",
   unit_folders: ["/sample"],
 };

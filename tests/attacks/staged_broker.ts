@@ -125,7 +125,11 @@ export class StagedBroker {
   async head(name: string): Promise<string> {
     const repository = { git_dir: this.origin };
     try {
-      return await this.git.text(["rev-parse", "--verify", "--quiet", name], { repository, attempted: "look" });
+      return await this.git.text(["rev-parse", "--verify", "--quiet", name], {
+        repository,
+        attempted: "look",
+        signal: undefined,
+      });
     } catch {
       return "-";
     }
