@@ -205,11 +205,7 @@ export class Engine implements BrokerEngine {
   }
 
   #refuseWhenStopping(): void {
-    if (this.#over.signal.aborted) {
-      throw new TaskdError("stopping", "Cannot do this now: the broker is stopping", {
-        hint: "Try again in a moment",
-      });
-    }
+    this.#over.signal.throwIfAborted();
   }
 
   async #checkCredential({ agent, auth }: TaskPlan): Promise<void> {
@@ -393,12 +389,14 @@ export class Engine implements BrokerEngine {
   }
 
   /**
-   * Takes nothing more, ends what runs, waits for pushes, and releases every task. What waits at the gate goes on
-   * waiting for the next broker.
+   * Takes nothing more, ends what runs, pushes too, and releases every task. What waits at the gate goes on waiting for
+   * the next broker; a push that was cut off is begun again by it, once it has asked the remote.
    */
   async stop(): Promise<void> {
     if (this.#over.signal.aborted) return;
-    this.#over.abort();
+    this.#over.abort(
+      new TaskdError("stopping", "Cannot do this now: the broker is stopping", { hint: "Try again in a moment" }),
+    );
     for (const work of this.#works.values()) work.abandon();
     await this.#queue?.stop();
     await this.#background.idle();

@@ -8,16 +8,16 @@ import type { EngineDeps } from "./engine_deps.ts";
 import { stagedProblem } from "./restore.ts";
 import { keptFile } from "./views.ts";
 
-/** @throws {TaskdError} `altered`, with what was altered and what to do. */
-export async function requireUnaltered(deps: EngineDeps, task: Task): Promise<void> {
-  const problem = await alteration(deps, task);
+/** @throws {TaskdError} `altered`, with what was altered and what to do; the signal's reason after an abort. */
+export async function requireUnaltered(deps: EngineDeps, task: Task, signal: AbortSignal): Promise<void> {
+  const problem = await alteration(deps, task, signal);
   if (problem === undefined) return;
   throw new TaskdError("altered", `Cannot approve the task ${task.id}: ${problem}`, {
     hint: "Deny it, look at who could write below audit_root and stage_root, then run it again with taskd retry",
   });
 }
 
-async function alteration(deps: EngineDeps, task: Task): Promise<string | undefined> {
+async function alteration(deps: EngineDeps, task: Task, signal: AbortSignal): Promise<string | undefined> {
   const { tasks } = deps;
   const verdict = await tasks.verify(task.id);
   if (!verdict.intact) return `row ${verdict.fault.seq} of its trace is ${verdict.fault.problem}`;
@@ -29,6 +29,5 @@ async function alteration(deps: EngineDeps, task: Task): Promise<string | undefi
       throw error;
     }
   }
-  // A person waits for the answer, and git has a deadline.
-  return await stagedProblem(deps, task, undefined);
+  return await stagedProblem(deps, task, signal);
 }

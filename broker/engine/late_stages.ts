@@ -261,7 +261,7 @@ export class LateStages {
     const check = (record: TaskRecord, time: { now_ms: number }) => approvalMove(record, request, time);
     const task = this.#atTheGate(id, check);
     check(task.record, { now_ms: this.#deps.clock.now() });
-    await requireUnaltered(this.#deps, task);
+    await requireUnaltered(this.#deps, task, this.#shared.over);
     await task.approve(request);
     this.#shared.background.go(() => this.#land(task));
   }

@@ -50,7 +50,7 @@ export async function parkLinks(root: string, signal?: AbortSignal): Promise<Par
         if (entry.isDirectory) folders.push(path);
         if (!entry.isSymlink) continue;
         at = path;
-        const link = { path, target: await Deno.readLink(path) };
+        const link = { path, target: await targetOf(path) };
         if (links.length === 0) await Deno.mkdir(parked.folder, { mode: 0o700 });
         await Deno.rename(path, placeOf(parked, links.length));
         links.push(link);
@@ -89,6 +89,16 @@ export async function restoreLinks(parked: ParkedLinks, signal?: AbortSignal): P
     }
   }
   await Deno.remove(folder);
+}
+
+/** What a link names, as the agent is told; its bytes stay as they are. */
+async function targetOf(path: string): Promise<string> {
+  try {
+    return await Deno.readLink(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.InvalidData) return "(a name that is not UTF-8)";
+    throw error;
+  }
 }
 
 function placeOf({ folder }: ParkedLinks, at: number): string {

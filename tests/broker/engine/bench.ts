@@ -118,14 +118,14 @@ ${config}`;
   };
 
   /** Starts the broker, or another one. */
-  async serve(): Promise<RunningBroker> {
+  async serve(own: ServeBrokerOptions["programs"] = {}): Promise<RunningBroker> {
     const { overrides = {}, clock, programs } = this.#options;
     return this.#broker = await serveBroker({
       home: this.home,
       env: this.env,
       write: (line) => this.lines.push(line),
       overrides,
-      programs: { gh: [], ...programs },
+      programs: { gh: [], ...programs, ...own },
       ...(clock === undefined ? {} : { clock }),
     });
   }

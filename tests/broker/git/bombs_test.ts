@@ -92,6 +92,7 @@ for (const [what, line] of Object.entries(SERVERS)) {
   Deno.test(`a git server's list is refused once it takes more memory than a list may: ${what}`, async () => {
     let sent = 0;
     const flood = async (response: ServerResponse) => {
+      response.setMaxListeners(0);
       response.setHeader("content-type", "application/x-git-upload-pack-advertisement");
       response.write(packet("# service=git-upload-pack\n") + "0000");
       response.write(packet(`${"1".repeat(40)} HEAD\0symref=HEAD:refs/heads/main agent=x\n`));
