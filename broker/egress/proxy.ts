@@ -142,7 +142,7 @@ export class EgressProxy {
   async #serve(client: Deno.TcpConn): Promise<void> {
     const peer = (client.remoteAddr as Deno.NetAddr).hostname;
     const session = new Session(client, peer, this.#deps);
-    if (this.#isFull(peer)) return rejectOverloaded(session);
+    if (!this.#hasRoom(peer)) return rejectOverloaded(session);
     this.#sessions.add(session);
     try {
       client.setNoDelay(true);
@@ -153,13 +153,24 @@ export class EgressProxy {
     this.#sessions.delete(session);
   }
 
-  #isFull(peer: string): boolean {
+  /**
+   * Whether there is room for a connection of `peer`. Where a bound is reached, the oldest connection gives way that has
+   * shown no credentials: on loopback any user of the machine can open as many as there may be.
+   */
+  #hasRoom(peer: string): boolean {
     const { connections, pending_per_peer } = this.#deps.limits;
-    if (this.#sessions.size >= connections) return true;
-    if (this.#sessions.size < pending_per_peer) return false;
-    let pending = 0;
-    for (const session of this.#sessions) if (session.admission === undefined && session.peer === peer) pending++;
-    return pending >= pending_per_peer;
+    if (this.#sessions.size < Math.min(connections, pending_per_peer)) return true;
+    const pending = [...this.#sessions].filter(({ admission }) => admission === undefined);
+    const of_peer = pending.filter((session) => session.peer === peer);
+    const oldest = of_peer.length >= pending_per_peer
+      ? of_peer[0]
+      : this.#sessions.size >= connections
+      ? pending[0]
+      : undefined;
+    if (oldest === undefined) return this.#sessions.size < connections;
+    this.#sessions.delete(oldest);
+    oldest.close();
+    return true;
   }
 }
 

@@ -61,9 +61,8 @@ async function bound(
   const addresses = await publicAddresses(url, host, own, deps);
   if (addresses === undefined) return own;
   if (url.transport === "ssh") {
-    const { username } = new URL(url.clone_url);
-    const target = { host, port, user: username || undefined, addresses, signal: deps.signal };
-    return await boundSsh(own, target, deps.clock);
+    const { username, port } = new URL(url.clone_url);
+    return await boundSsh(own, { host, port, user: username, addresses, signal: deps.signal }, deps.clock);
   }
   const shown = addresses.map((address) => address.includes(":") ? `[${address}]` : address).join(",");
   return { ...own, config: [...own.config, `http.curloptResolve=${host}:${port ?? "443"}:${shown}`] };

@@ -14,9 +14,9 @@ const MAX_BYTES = 256 << 10;
 export interface SshTarget {
   /** The name that was looked up. */
   host: string;
-  /** As the repository's address has them. */
-  port?: string | undefined;
-  user?: string | undefined;
+  /** As the repository's address has them; empty where it has none. */
+  port: string;
+  user: string;
   /** What was checked, not empty. */
   addresses: readonly string[];
   /** Ends a question to ssh that is under way. */
@@ -51,7 +51,7 @@ async function sshSettings(
   { env }: GitCredentials,
   clock: Clock,
 ): Promise<Map<string, string>> {
-  const options = [...port === undefined ? [] : ["-p", port], ...user === undefined ? [] : ["-l", user]];
+  const options = [...port === "" ? [] : ["-p", port], ...user === "" ? [] : ["-l", user]];
   const { stdout } = await runProcess("/bin/sh", {
     // As git starts it.
     args: ["-c", `${command} -G ${[...options, host].map(shellWord).join(" ")}`],

@@ -2,8 +2,8 @@
  * The HTTP server of both daemons: bounds connections, requests and time on every listener, and survives a lack of
  * descriptors. The end waits a bounded time for answers that are on their way.
  *
- * Where a bound is reached, the connection that has been idle the longest gives way to a new one, so that nobody takes
- * every place by opening connections and asking for nothing. A connection counts as its address's until the server
+ * Where a bound is reached, the connection that has been idle the longest gives way to a new one, so that no
+ * client takes every place by opening connections and asking for nothing. A connection counts as its address's until the server
  * assigns it to an owner: on loopback, many tasks and other users share an address.
  *
  * node:http reads and writes HTTP directly on the connections that are accepted here: there is no second socket that
@@ -162,7 +162,7 @@ export class BoundedServer<Via> {
     const open = new Set<ConnectionStream>();
     const take = (conn: Deno.Conn) => {
       const peer = "hostname" in conn.remoteAddr ? conn.remoteAddr.hostname : "";
-      // Whoever has shown who it is stays before who has not.
+      // A client that has shown whose it is stays before one that has not.
       const room = open.size < max_connections || this.#endIdle(({ of, assigned }) => of === open && !assigned) ||
         this.#endIdle(({ of }) => of === open);
       if (!room || !this.#takeShare(peer)) return conn.close();

@@ -227,7 +227,7 @@ Deno.test("a client that goes away in the middle of a long answer ends nothing b
   assertEquals(await ask(at.port), "served");
 });
 
-/** A server with a bound of connections and of shares, whose requests name their owner and are answered when told. */
+/** A server with a bound of connections and of shares, whose requests name their owner and are answered at `finish`. */
 async function withShares(
   { max_connections, max_share }: { max_connections: number; max_share: number },
   test: (at: { listener: VirtualListener; clock: VirtualClock; finish: () => void }) => Promise<void>,
@@ -307,7 +307,7 @@ Deno.test("tasks that share an address have their shares each, and a busy one is
     assertEquals(held.findIndex(({ closed }) => closed) % 3, 0);
   }));
 
-Deno.test("at the bound of a listener those who have shown no owner give way first, and busy ones never", () =>
+Deno.test("at a listener's bound clients without an owner give way first, and busy ones never", () =>
   withShares({ max_connections: 4, max_share: 4 }, async ({ listener, clock, finish }) => {
     const known = listener.connect("10.0.0.1");
     known.send(get("a"));

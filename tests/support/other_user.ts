@@ -43,6 +43,20 @@ export function listeningOf(pid: number): Listening {
   };
 }
 
+/** Paths at which either daemon might answer. */
+export const ROUTES: readonly string[] = [
+  "/healthz",
+  "/tasks",
+  "/metrics",
+  "/events",
+  "/rpc",
+  "/debug/pprof/",
+  "/admin/ui",
+  "/admin/pending",
+  "/ui/",
+  "/v1/models",
+];
+
 /** Addresses at which a listener on 127.0.0.1 is not: another of loopback, IPv6, and the machine's own. */
 export function elsewhere(): string[] {
   const own = Deno.networkInterfaces().filter(({ family, address }) =>

@@ -135,23 +135,26 @@ scaledTest(
   },
 );
 
-Deno.test("connections that prove nothing are bounded for each client address, and in all", async () => {
+Deno.test("connections that prove nothing are bounded by address and in all, and give way to others", async () => {
   await using server = Server.echo();
   await using proxy = await bench(server, { limits: { pending_per_peer: 4, connections: 6 } });
   const task = proxy.admit();
+  const silent = [];
+  for (let count = 0; count < 4; count++) silent.push(await proxy.client());
+  await until(() => proxy.proxy.connections === 4);
+  // Each that proves itself takes the oldest one's place, first of its address, then of all.
   const proved = [await tunnel(proxy, task), await tunnel(proxy, task), await tunnel(proxy, task)];
-  const silent = [await proxy.client(), await proxy.client(), await proxy.client()];
-  await until(() => proxy.proxy.connections === 6);
+  assertEquals(await silent[0]!.rest(), "");
+  assertEquals(proxy.proxy.connections, 6);
+  for (let count = 0; count < 3; count++) proved.push(await tunnel(proxy, task));
+  for (const client of silent) assertEquals(await client.rest(), "");
+  assertEquals(proxy.proxy.connections, 6);
   const late = await proxy.client();
   assert((await late.rest()).startsWith("HTTP/1.1 503 Overloaded"));
-  proved[0]!.conn.close();
-  proved[1]!.conn.close();
-  await until(() => proxy.proxy.connections === 4);
-  silent.push(await proxy.client());
-  await until(() => proxy.proxy.connections === 5);
-  const pending = await proxy.client();
-  assert((await pending.rest()).startsWith("HTTP/1.1 503 Overloaded"));
   assertEquals(proxy.decisions.at(-1)!.reason, "overloaded");
+  proved[0]!.conn.close();
+  await until(() => proxy.proxy.connections === 5);
+  await tunnel(proxy, task);
 });
 
 Deno.test("close() does not wait for a lookup or a connection that hangs", async () => {
