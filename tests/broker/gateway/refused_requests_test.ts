@@ -107,7 +107,7 @@ function holding(token: string): string {
   return `GET /v1/models HTTP/1.1\r\nhost: g\r\nauthorization: Bearer ${token}\r\n\r\n`;
 }
 
-Deno.test("tasks that share an address have their share of connections each, whoever else opens some", async () => {
+Deno.test("tasks that share an address have a share of connections each, beside what others open", async () => {
   const hold = Promise.withResolvers<void>();
   let asked = 0;
   await using gate = await harness(async (response, request, seen) => {
