@@ -4,6 +4,7 @@
  */
 
 import { fileErrorCode, writeAllSync } from "./fs.ts";
+import { requireRule, requireTrusted } from "./trusted_path.ts";
 
 /** Where a log is, and its bound. */
 export interface RotatedFileOptions {
@@ -21,7 +22,7 @@ export class RotatedFile implements Disposable {
   #file: Deno.FsFile;
   #bytes: number;
 
-  /** Opens the file at its end, or makes it; throws what the system does. */
+  /** Opens the file at its end, or makes it; throws what the system does, and `denied` for what others put there. */
   constructor(options: RotatedFileOptions) {
     this.#options = options;
     [this.#file, this.#bytes] = open(options.path);
@@ -69,8 +70,11 @@ export class RotatedFile implements Disposable {
 }
 
 function open(path: string): [Deno.FsFile, number] {
+  // Opening a pipe would wait. The check that counts is that of the open file.
+  requireTrusted(path, "log");
   const file = Deno.openSync(path, { append: true, create: true, mode: 0o600 });
   try {
+    requireRule(file.statSync(), path, "log");
     // A file that was there keeps its mode through open; one made under a loose umask cannot be.
     Deno.chmodSync(path, 0o600);
     return [file, file.statSync().size];

@@ -1,4 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
+import { TaskdError } from "./errors.ts";
 import { RotatedFile } from "./rotated_file.ts";
 
 const opened = (path: string, max_bytes = 1_000) => new RotatedFile({ path, suffix: ".1", max_bytes });
@@ -35,6 +36,20 @@ Deno.test("an existing log is appended to, and only its owner can read it", () =
     }
     assertEquals(Deno.readTextFileSync(path), "before\nafter\n");
     assertEquals(Deno.statSync(path).mode! & 0o777, 0o600);
+  }));
+
+Deno.test("what others could have put in a log's place is refused and left as it is", () =>
+  inFolder((folder) => {
+    const [aim, link, pipe] = [`${folder}/aim`, `${folder}/link`, `${folder}/pipe`];
+    Deno.writeTextFileSync(aim, "before\n", { mode: 0o644 });
+    Deno.symlinkSync(aim, link);
+    new Deno.Command("mkfifo", { args: [pipe] }).outputSync();
+    for (const path of [link, pipe, "/dev/null", folder]) {
+      assertThrows(() => opened(path), TaskdError, "Cannot use", path);
+    }
+    Deno.chmodSync(aim, 0o666);
+    assertThrows(() => opened(aim), TaskdError, "other users can change it");
+    assertEquals([Deno.readTextFileSync(aim), Deno.statSync(aim).mode! & 0o777], ["before\n", 0o666]);
   }));
 
 Deno.test("a log that cannot be opened is an error at once", () => {

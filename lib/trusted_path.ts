@@ -35,7 +35,7 @@ const STICKY = 0o1000;
 const GROUP_WRITE = 0o020;
 
 /** What is checked, by {@linkcode TRUST_RULES}. */
-export type TrustRuleName = "socket" | "socket_directory" | "home" | "root" | "settings" | "secret";
+export type TrustRuleName = "socket" | "socket_directory" | "home" | "root" | "settings" | "secret" | "log";
 
 /** A row for each kind of path by which another user could become the operator. */
 export const TRUST_RULES: Readonly<Record<TrustRuleName, TrustRule>> = {
@@ -72,6 +72,8 @@ export const TRUST_RULES: Readonly<Record<TrustRuleName, TrustRule>> = {
     others: "other users can reach it",
     otherwise: MOVED,
   },
+  /** What is appended to and closed to others. */
+  log: { type: "file", of_root: false, link: false, ...CHANGE, otherwise: MOVED },
 };
 
 /**

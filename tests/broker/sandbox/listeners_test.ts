@@ -47,7 +47,8 @@ podmanTest("a container gets from a broker what asks for its task's credentials,
     log_dir: place.base,
   });
   stack.defer(() => proxy.close());
-  const places = [hostname, "127.0.0.1", ...elsewhere()].flatMap((address) =>
+  const addresses = new Set([hostname, "127.0.0.1", ...elsewhere()]);
+  const places = [...addresses].flatMap((address) =>
     [...ports, GATEWAY_PORT, PROXY_PORT].map((port) => [address, port])
   );
   const { out, end, err } = await runIn(test, ["python3", "-c", ASK, JSON.stringify([places, ROUTES])]);
