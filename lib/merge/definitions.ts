@@ -42,6 +42,13 @@ export function planDefinitions(target: Target, changes: SourceChanges, report: 
     });
     return false;
   });
+  const dropped = taken.filter(({ type, source }) => type === "table" && source === undefined);
+  for (const { type, name, table, sql } of here.values()) {
+    // What goes with its table went in the source as well, or is the target's own.
+    if (!["index", "trigger"].includes(type) || !dropped.some((one) => is(one.name, table))) continue;
+    if (taken.some((one) => one.type === type && is(one.name, name))) continue;
+    report({ kind: "definition", table: name, ours: { sql }, detail: `the source dropped the table ${table}` });
+  }
   for (const { setting, before, after } of changes.settings) {
     if (setting !== "user_version" && setting !== "application_id") continue;
     const ours = String(target.query(`PRAGMA ${setting}`)[0]![0]);
@@ -59,6 +66,10 @@ export function planDefinitions(target: Target, changes: SourceChanges, report: 
     taken.filter(({ type, source }) => type === "table" && source !== undefined).map(({ name }) => name),
   );
   return { names: taken.map(({ name }) => name), taken, isRemade: (table) => remade.has(table) };
+}
+
+function is(one: string, other: string): boolean {
+  return one.toLowerCase() === other.toLowerCase();
 }
 
 function planFor({ base, source }: SourceChanges, table: string): PairPlan {
@@ -86,7 +97,6 @@ export function applyDefinitions(
 ): () => void {
   const here = [...written((sql) => target.query(sql)).values()];
   const of_source = new Map(plan.taken.map((definition) => [`${definition.type} ${definition.name}`, definition]));
-  const is = (one: string, other: string) => one.toLowerCase() === other.toLowerCase();
   const remade = plan.taken.filter(({ type, base, source }) => type === "table" && base !== undefined && source);
   const affected = [...touched, ...remade.map(({ name }) => name)];
   const isAffected = (table: string) => affected.some((name) => is(name, table));

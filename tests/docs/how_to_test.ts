@@ -82,6 +82,25 @@ const session: Prepare = async (machine) => {
 };
 
 const PAGES: Readonly<Record<string, Prepare>> = {
+  "README.md": async (machine, cleanup) => {
+    // A person's shell waits for the application's locks; the application cancels an order as soon as there is a fork.
+    await sh(
+      machine,
+      `echo .timeout 20000 > .sqliterc
+sqlite3 shop.db "CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT); CREATE TABLE price (item TEXT PRIMARY KEY, cents);
+  WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100) INSERT INTO orders SELECT i, 'new' FROM n;
+  INSERT INTO price VALUES ('tea', 250), ('cake', 400)"
+taskd create shop --from shop.db; taskd checkpoint shop good; (taskd serve > serve.log 2>&1 & echo $! > serve.pid)
+until taskd session status > status.log 2>&1; do sleep 0.2; done; taskd session open shop
+(while sleep 0.05; do
+  sqlite3 $(echo ~/.taskd/store/checkouts/shop/main.db) "INSERT INTO orders (status) VALUES ('new');
+    UPDATE orders SET status = 'cancelled' WHERE id = 7 AND $(ls ~/.taskd/store/checkouts/shop | grep -c try) > 0"
+done > app.log 2>&1 & echo $! > app.pid)`,
+    );
+    cleanup.defer(() => sh(machine, "kill $(cat app.pid) || { cat app.log >&2; false; }"));
+    const varies = /txid \d+|\d[\d.]* (?:ms|B|KiB|pages)/g;
+    return { section: "A database", replace: { "--at 10s": "--at good" }, varies };
+  },
   "docs/tutorials/first_branch.md": nothing,
   "docs/how-to/install.md": broker,
   "docs/how-to/upgrade.md": broker,
@@ -178,7 +197,7 @@ until taskd session status > status.log 2>&1; do sleep 0.2; done; taskd session 
 const LONG = ["docs/how-to/production_database.md", "docs/tutorials/first_task.md"];
 
 // The first tutorial and the way to an approval each time, and one of the other pages; all of them in the long suite.
-const EACH_TIME = /\/first_branch\.md$|\/approve_from_a_script\.md$/;
+const EACH_TIME = /^README\.md$|\/first_branch\.md$|\/approve_from_a_script\.md$/;
 const { always = [], others = [] } = Object.groupBy(
   Object.entries(PAGES),
   ([path]) => EACH_TIME.test(path) ? "always" : "others",

@@ -15,10 +15,14 @@ const COMMAND_TIMEOUT_MS = 90_000;
 
 /** What a page is run with. */
 export interface PageOptions {
+  /** The heading of the one section that is run. */
+  section?: string;
   /** Names of the reader's own servers and repositories, and what stands in their place. */
   replace?: Readonly<Record<string, string>>;
   /** Variables beside those that every page has. */
   env?: Readonly<Record<string, string>>;
+  /** What else may vary in the lines that a page shows. */
+  varies?: RegExp;
   /** A program in front of the shell, such as `unshare`. */
   wrapper?: readonly string[];
 }
@@ -49,7 +53,8 @@ export async function makeMachine(): Promise<Machine> {
 
 /** Runs every command of a page, and throws with the page's line where one fails or prints something else. */
 export async function runPage(path: string, machine: Machine, options: PageOptions = {}): Promise<void> {
-  const steps = stepsOf(await Deno.readTextFile(join(ROOT, path)));
+  const text = await Deno.readTextFile(join(ROOT, path));
+  const steps = stepsOf(options.section === undefined ? text : only(text, options.section));
   await using shell = new Shell(machine, options);
   const bindings = new Bindings();
   for (const step of steps) {
@@ -61,10 +66,22 @@ export async function runPage(path: string, machine: Machine, options: PageOptio
     const where = `${path}:${step.line}: ${given.command}`;
     const { code, lines } = await shell.run(given);
     if (code !== 0) throw new Error(`${where}\nended with ${code}:\n${lines.join("\n")}`);
-    const shown = step.shown?.map((line) => line.replaceAll("/home/ada", machine.home));
+    const shown = step.shown?.map((line) => line.replaceAll("/home/ada", machine.home))
+      .map((line) => options.varies === undefined ? line : line.replaceAll(options.varies, "..."));
     const missing = shown && firstMissing(shown, lines, bindings);
     if (missing !== undefined) throw new Error(`${where}\n${missing}\nThe run printed:\n${lines.join("\n")}`);
   }
+}
+
+/** A page without its other sections; lines keep their numbers. */
+function only(markdown: string, heading: string): string {
+  let inside = false;
+  const lines = markdown.split("\n").map((line) => {
+    if (line.startsWith("## ")) inside = line === `## ${heading}`;
+    return inside ? line : "";
+  });
+  if (lines.every((line) => line === "")) throw new Error(`The page has no section ${heading}`);
+  return lines.join("\n");
 }
 
 /** Puts the values into a file as a person would: what is there and is not named stays. */
