@@ -1,13 +1,14 @@
 /**
- * The second step of a tool that destroys. A model sets a flag as readily as any other argument; so the first call
- * destroys nothing and answers what would go, with a confirmation that only this answer has. It is for one call, with the
- * same arguments, on the branch as it was then.
+ * The second step of a tool call that can lose something for good, or destroys a branch. A model sets a flag as readily as
+ * any other argument; so the first call changes nothing and answers what would go, with a confirmation that only this
+ * answer has. It is for one call, with the same arguments, on the branch as it was then.
  */
 
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
-import { TaskdError } from "../../lib/errors.ts";
-import type { OpAnswer } from "../../lib/protocol/messages.ts";
+import { hasCode, TaskdError } from "../../lib/errors.ts";
+import type { CallableOp, OpAnswer } from "../../lib/protocol/messages.ts";
 import { parseArgs } from "../../lib/protocol/parse_args.ts";
+import { type BranchName, DEFAULT_BRANCH } from "../../lib/store/names.ts";
 import type { BranchStatus } from "../../lib/store/results.ts";
 import { plural } from "../../lib/text/plural.ts";
 import type { Operations } from "../plan/operations.ts";
@@ -26,24 +27,29 @@ export class Confirmations {
   }
 
   /** @throws {TaskdError} `unconfirmed` with what would go and the confirmation, and as the operation. */
-  async destroy(
+  async run<O extends ConfirmedOp>(
+    op: O,
     ops: Pick<Operations, "call">,
     { confirmation, ...given }: Record<string, unknown>,
-  ): Promise<OpAnswer<"destroy">> {
+  ): Promise<OpAnswer<O>> {
     if ("confirm" in given) {
-      throw new TaskdError("invalid_request", 'Cannot run destroy: unknown field "confirm"', {
+      throw new TaskdError("invalid_request", `Cannot run ${op}: unknown field "confirm"`, {
         hint: "A call without confirmation is answered with one",
       });
     }
-    const args = parseArgs("destroy", given);
-    const { db, branch } = args;
-    const { branch: status } = await ops.call("status", { db, branch });
-    if (status === undefined) throw new TaskdError("not_found", `Cannot destroy ${db}@${branch}: there is none`);
+    const args = parseArgs(op, given);
+    const { db, branch } = targetOf(op, args);
+    const status = mayLose(args) || op === "destroy" ? await statusOf(ops, { db, branch }) : undefined;
+    if (status === undefined && op === "destroy") {
+      throw new TaskdError("not_found", `Cannot destroy ${db}@${branch}: there is none`);
+    }
+    const loss = status && LOSS[op](args, status);
+    if (status === undefined || loss === undefined) return await ops.call(op, args);
     const { lineage, txid, checkpoints, state } = status;
-    const bound = JSON.stringify([args, lineage, txid, checkpoints, state]);
+    const bound = JSON.stringify([op, args, lineage, txid, checkpoints, state]);
     if (typeof confirmation === "string" && this.#open.get(confirmation) === bound) {
       this.#open.delete(confirmation);
-      return await ops.call("destroy", { ...args, confirm: true });
+      return await ops.call(op, op === "destroy" ? { ...args, confirm: true } : args);
     }
     const next = randomHex(this.#random, 8);
     this.#open.set(next, bound);
@@ -51,19 +57,78 @@ export class Confirmations {
       if (this.#open.size <= MAX_OPEN) break;
       this.#open.delete(oldest);
     }
-    throw new TaskdError(
-      "unconfirmed",
-      `${db}@${branch} is not destroyed yet: ${loss(status, args.safety !== false)}`,
-      {
-        hint:
-          `Ask the person you work for; if they agree, call destroy again with the same fields and confirmation: "${next}"`,
-      },
-    );
+    throw new TaskdError("unconfirmed", `${db}@${branch} is left as it is yet: ${loss}`, {
+      hint:
+        `Ask the person you work for; if they agree, call ${op} again with the same fields and confirmation: "${next}"`,
+    });
   }
 }
 
-function loss({ txid, checkpoints, state }: BranchStatus, is_kept: boolean): string {
+/** What an argument of an operation says about loss. */
+interface Lossy {
+  safety?: boolean;
+  safety_ttl_ms?: number;
+  force?: boolean;
+  ttl_ms?: number | null;
+}
+
+/** What a call would take from a branch for good; undefined for nothing. */
+type LossOf = (args: Lossy, status: BranchStatus) => string | undefined;
+
+const MOVES: LossOf = ({ safety, safety_ttl_ms }, status) => {
+  if (safety === false) return `${standing(status)}, would be gone for good, since safety is false`;
+  if (safety_ttl_ms === undefined) return undefined;
+  return `${
+    standing(status)
+  }, would be kept as another branch for ${safety_ttl_ms} ms alone, since safety_ttl_ms says so`;
+};
+
+/** Every operation whose arguments can lose something. */
+const LOSS = {
+  destroy: (args, status) =>
+    MOVES(args, status) ?? `${standing(status)}, would be kept as another branch for a time, for undo`,
+  rollback: MOVES,
+  promote: MOVES,
+  reset: MOVES,
+  undo: MOVES,
+  checkout: ({ force }, { state }) =>
+    force === true ? `it is ${state}, and edits in its file that no checkpoint has would be gone for good` : undefined,
+  touch: ({ ttl_ms }, status) =>
+    typeof ttl_ms === "number" && ttl_ms < (status.ttl_ms ?? Infinity)
+      ? `${standing(status)}, would be removed when ${ttl_ms} ms are over, sooner than now`
+      : undefined,
+} satisfies Partial<Record<CallableOp, LossOf>>;
+
+/** An operation that takes two calls, always or with some arguments. */
+export type ConfirmedOp = keyof typeof LOSS;
+
+export function isConfirmed(op: CallableOp): op is ConfirmedOp {
+  return op in LOSS;
+}
+
+/** Whether the arguments alone leave it open that something is lost. */
+function mayLose(args: Lossy): boolean {
+  const { safety, safety_ttl_ms, force, ttl_ms } = args;
+  return safety === false || safety_ttl_ms !== undefined || force === true || typeof ttl_ms === "number";
+}
+
+/** The branch that loses. */
+function targetOf(op: ConfirmedOp, args: { db: string; branch?: string; onto?: string }): BranchName {
+  const { db, branch = DEFAULT_BRANCH, onto } = args;
+  return { db, branch: op === "promote" ? onto! : branch };
+}
+
+/** Undefined of a branch that is not there: the operation itself says so, or makes it. */
+async function statusOf(ops: Pick<Operations, "call">, name: BranchName): Promise<BranchStatus | undefined> {
+  try {
+    return (await ops.call("status", name)).branch;
+  } catch (error) {
+    if (!hasCode(error, "not_found")) throw error;
+    return undefined;
+  }
+}
+
+function standing({ txid, checkpoints, state }: BranchStatus): string {
   const names = checkpoints.length === 0 ? "" : `, with ${plural(checkpoints.length, "checkpoint")}`;
-  const fate = is_kept ? "kept as another branch for a time, for undo" : "gone for good, since safety is false";
-  return `it is ${state} and at transaction ${txid}${names}; that, and edits that no checkpoint has, would be ${fate}`;
+  return `it is ${state} and at transaction ${txid}${names}; that, and edits that no checkpoint has`;
 }

@@ -8,7 +8,7 @@ import { type AnyFields, objectSchema, OPS } from "../../lib/protocol/operations
 import { parseArgs } from "../../lib/protocol/parse_args.ts";
 import { DEFAULT_BRANCH } from "../../lib/store/names.ts";
 import type { Operations } from "../plan/operations.ts";
-import type { Confirmations } from "./confirmations.ts";
+import { type Confirmations, type ConfirmedOp, isConfirmed } from "./confirmations.ts";
 
 /** What a tool does to the store; clients see it. */
 export type Effect = "reads" | "adds" | "destroys";
@@ -53,20 +53,21 @@ const EFFECTS: { readonly [O in CallableOp]?: Effect } = {
   close: "adds",
 };
 
-export const TOOLS: readonly Tool[] = (Object.entries(EFFECTS) as [CallableOp, Effect][]).map(toolOf).map((tool) =>
-  tool.name === "destroy" ? confirmed(tool) : tool
+export const TOOLS: readonly Tool[] = (Object.entries(EFFECTS) as [CallableOp, Effect][]).map(([op, effect]) =>
+  isConfirmed(op) ? confirmed(op, toolOf([op, effect])) : toolOf([op, effect])
 );
 
 /** A tool that takes two calls: what a model sets by itself confirms nothing. */
-function confirmed(tool: Tool): Tool {
-  const { confirm: _confirm, ...fields } = OPS.destroy.fields;
+function confirmed(op: ConfirmedOp, tool: Tool): Tool {
+  const { confirm: _confirm, ...fields } = OPS[op].fields as AnyFields;
   const confirmation = { type: "string", description: "what the answer to a call without it gave" };
   const schema = objectSchema(fields as AnyFields);
+  const when = op === "destroy" ? "Takes" : "What would lose something for good takes";
   return {
     ...tool,
-    description: `${tool.description} Takes two calls: the first destroys nothing, and answers what would go.`,
+    description: `${tool.description} ${when} two calls: the first changes nothing, and answers what would go.`,
     input_schema: { ...schema, properties: { ...schema.properties, confirmation }, additionalProperties: false },
-    run: (ops, args, confirmations) => confirmations.destroy(ops, args),
+    run: (ops, args, confirmations) => confirmations.run(op, ops, args),
   };
 }
 

@@ -112,7 +112,8 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
     summary: "Offer the store to coding agents as tools of the Model Context Protocol",
     details:
       "It speaks the protocol on stdin and stdout. The daemon does the work while one is alive, also one that begins " +
-      "later on the store's own socket; live sessions need one. destroy takes two calls: the first answers what would go, with a confirmation for the second.",
+      "later on the store's own socket; live sessions need one. destroy, and any call " +
+      "that would lose something for good, takes two calls: the first answers what would go, with a confirmation for the second.",
     examples: [{ words: "mcp --store ~/.taskd/store", why: "What to enter as the command of an MCP server" }],
     makes_store: true,
     uses: "branches",
