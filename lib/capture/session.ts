@@ -461,6 +461,8 @@ export class CaptureSession {
       if (!held.complete) return;
       const { ref } = this.#lease;
       const { chain } = await pointIn(this.#context, this.address, ref);
+      // The records go by the path: of a file that was put there meanwhile they must not speak.
+      this.#file.assertInPlace();
       this.#context.checkouts.stampHeld(this.checkout, { ref, chain }, {
         change_counter: this.#file.header().change_counter,
         content: ref.digest === digest ? content : undefined,

@@ -2,6 +2,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
+import { Application } from "../../tests/support/application.ts";
 import { scaledTest, shortened } from "../../tests/support/long.ts";
 import { insert, inSession, raiseDoubt, type Scene } from "../../tests/support/session.ts";
 import { at, fails, rows, sql, stored, withApp } from "../../tests/support/stores.ts";
@@ -105,6 +106,78 @@ async function putRight(scene: Scene, expected: string, all: string): Promise<vo
   await session.close();
   assertEquals(await stored(scene.store, "app", SUM), found);
 }
+
+/** When a person moves another database, which has a log and an application of its own, to the checkout's path. */
+const REPLACED_AT: Record<string, (session: CaptureSession, scene: Scene, replace: () => void) => Promise<void>> = {
+  "while the session idles": async (_session, scene, replace) => {
+    replace();
+    await scene.pass(5_000);
+  },
+  "just before the close": (_session, _scene, replace) => Promise.resolve(replace()),
+  "in the middle of the close, before the file is recorded as the head": (session, scene, replace) => {
+    insert(session, "late");
+    const before = scene.uploads.length;
+    // What the head is made of is looked up last of all.
+    scene.plan = ({ method }) => {
+      if (method === "list" && scene.uploads.length > before) replace();
+      return undefined;
+    };
+    return Promise.resolve();
+  },
+};
+
+Deno.test("a database that is moved over a checkout with its log stays as it is when the session closes", async (t) => {
+  for (const [moment, during] of Object.entries(REPLACED_AT)) {
+    for (const same_folder of [true, false]) {
+      await t.step(`${moment}${same_folder ? "" : ", from elsewhere"}`, () =>
+        inSession(async (scene, session) => {
+          insert(session, "old");
+          await session.flush();
+          const before = await stored(scene.store, "app");
+          const { checkout } = session;
+          // The same pages and the same change counter: nothing but the file itself tells the two apart.
+          const other = same_folder ? `${checkout}.other` : `${scene.directory}/other.db`;
+          run("cp", checkout, other);
+          run("cp", `${checkout}-wal`, `${other}-wal`);
+          const application = new Application(other);
+          await application.run("INSERT INTO t VALUES('theirs')");
+          let replaced = false;
+          const replace = () => {
+            if (replaced) return;
+            replaced = true;
+            for (const suffix of ["", "-wal", "-shm"]) run("mv", other + suffix, checkout + suffix);
+          };
+          try {
+            await during(session, scene, replace);
+            const files = () =>
+              ["", "-wal"].map((suffix) => Deno.lstatSync(checkout + suffix)).map(({ ino, size }) => [ino, size]);
+            const closing = session.close().catch(() => {});
+            await closing;
+            assert(replaced);
+            scene.plan = () => undefined;
+            const [main, log] = files();
+            assert(log![1]! > 0, "the log of the new file is gone");
+            await application.run("INSERT INTO t VALUES('more')");
+            assertEquals(files()[0]![0], main![0]);
+          } finally {
+            await application.end();
+          }
+          assertEquals(rows(checkout), "old,theirs,more");
+          assert([before, `${before},late`].includes(await stored(scene.store, "app")));
+          // It is never taken for the head: what it holds is refused, kept beside it, or taken up as a whole.
+          const again = await scene.open().catch((error) => assert(hasCode(error, "dirty"), String(error)));
+          if (!again) return;
+          await again.flush();
+          const contents: string[] = [];
+          for (const { branch } of await scene.store.branches()) {
+            contents.push(await stored(scene.store, `app@${branch}`));
+          }
+          assert(contents.includes("old,theirs,more"), contents.join(" | "));
+          await again.close();
+        }));
+    }
+  }
+});
 
 for (const unseen of [false, true]) {
   Deno.test(`a backup that SQLite itself puts in a database's place is captured${unseen ? ", unseen too" : ""}`, () =>

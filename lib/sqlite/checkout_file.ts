@@ -183,7 +183,7 @@ export class CheckoutFile implements Disposable {
   readonly #busy_timeout_ms: number;
   #wal: OpenFile | undefined;
   /** The index of the log that the connections share. */
-  #shm: number | null | undefined;
+  #shm: string | undefined;
   #connections: Connection[] = [];
 
   private constructor(path: string, main: OpenFile, busy_timeout_ms: number) {
@@ -268,22 +268,22 @@ export class CheckoutFile implements Disposable {
    * that open it from then on and those that have it open no longer see each other's locks and commits.
    */
   assertInPlace(): void {
-    const found = inode(this.path);
-    if (found === undefined || found !== this.#main.inode) {
+    const found = identityAt(this.path);
+    if (found === undefined || found !== this.#main.identity) {
       throw new CheckoutOverwritten(this.path, found === undefined ? "was removed" : "was replaced");
     }
-    if (this.#wal && inode(`${this.path}-wal`) !== this.#wal.inode) {
+    if (this.#wal && identityAt(`${this.path}-wal`) !== this.#wal.identity) {
       throw new CheckoutOverwritten(`${this.path}-wal`, "was removed or replaced");
     }
     this.noteShm();
-    if (this.#shm !== undefined && inode(`${this.path}-shm`) !== this.#shm) {
+    if (this.#shm !== undefined && identityAt(`${this.path}-shm`) !== this.#shm) {
       throw new CheckoutOverwritten(`${this.path}-shm`, "was removed or replaced");
     }
   }
 
   /** Notes which -shm the connections have open, once they have one. */
   noteShm(): void {
-    if (this.#connections.length > 0) this.#shm ??= inode(`${this.path}-shm`);
+    if (this.#connections.length > 0) this.#shm ??= identityAt(`${this.path}-shm`);
   }
 
   /** Checkpoints what no reader needs, without blocking. */
@@ -320,7 +320,7 @@ export class CheckoutFile implements Disposable {
       if (this.#connections.length > 0) this.assertInPlace();
       return undefined;
     } catch {
-      if (inode(this.path) !== this.#main.inode) return undefined;
+      if (identityAt(this.path) !== this.#main.identity) return undefined;
     }
     const guard = new Connection(this.path, { mode: "ro", busy_timeout_ms: 0 });
     try {
@@ -342,7 +342,7 @@ function checkpointAnswer(row: Record<string, unknown> | undefined): CheckpointA
 
 class OpenFile implements Disposable {
   /** Kept: the runtime checks the path's permission at each call on an open file, which costs more than the call. */
-  readonly inode: number | null;
+  readonly identity: string;
   readonly #file: Deno.FsFile;
   /** Where the next read begins; NaN when unknown. */
   #position = 0;
@@ -354,7 +354,7 @@ class OpenFile implements Disposable {
     } catch (error) {
       throw fileError(error, `Cannot open ${path}`);
     }
-    this.inode = this.#file.statSync().ino;
+    this.identity = identityOf(this.#file.statSync());
   }
 
   get size(): number {
@@ -450,10 +450,15 @@ function openIfThere(path: string): OpenFile | undefined {
   }
 }
 
-function inode(path: string): number | null | undefined {
+/** Which file it is: its device and number there. */
+function identityOf({ dev, ino }: Deno.FileInfo): string {
+  return `${dev}:${ino}`;
+}
+
+function identityAt(path: string): string | undefined {
   try {
     const info = lstatIfPresent(path);
-    return info?.isFile ? info.ino : undefined;
+    return info?.isFile ? identityOf(info) : undefined;
   } catch (error) {
     throw fileError(error, `Cannot inspect ${path}`);
   }
