@@ -18,7 +18,7 @@ import { noUsage } from "../../broker/gateway/metering/usage.ts";
 import { PriceBook } from "../../broker/gateway/prices.ts";
 import { Refusal } from "../../broker/gateway/refusal.ts";
 import { matchRoute } from "../../broker/gateway/routes.ts";
-import { checkBody } from "../../broker/gateway/rules/mod.ts";
+import { checkBody } from "../../broker/gateway/fields/mod.ts";
 import { decodeRollup, RollupSchema } from "../../broker/git/pull_request_checks.ts";
 import { parseLine } from "../../broker/task/rows.ts";
 import { isStage } from "../../broker/task/stages.ts";
@@ -53,7 +53,7 @@ Deno.test("the gateway checks a body with the name of an object's own method any
       for (const more of bodiesWith(key)) {
         const body = { ...JSON.parse(good), ...JSON.parse(`{${more}}`) };
         try {
-          checkBody(lane, route, body, new Set());
+          checkBody(lane, route, body, { allowed: new Set(), version: undefined });
         } catch (error) {
           assert(error instanceof Refusal, `${lane} ${more}: ${error}`);
         }

@@ -27,40 +27,35 @@ import {
 } from "./shapes.ts";
 
 const SDK = "@google/genai 2.32, as it writes for the Gemini API";
-const CLIENT = "Gemini CLI 0.61, recorded";
 
 const fileData = gated("fileData", "the vendor would fetch a URI, or read a file that it holds");
 const code = gated("codeExecution", "only code that the vendor ran leads to it");
 const vendor_call = gated("toolCall", "only a tool of the vendor's leads to it");
 const inlineData = proto({ mimeType: label, data: inline, displayName: text });
 
-const part = proto(
-  from(CLIENT, {
-    text,
-    thought: flag,
-    thoughtSignature: text,
-    functionCall: proto({ id, name: id, args: data, partialArgs: data, willContinue: flag }),
-    functionResponse: proto({
-      id,
-      name: id,
-      response: data,
-      parts: list(proto({ inlineData, fileData })),
-      scheduling: label,
-      willContinue: flag,
-    }),
+const part = proto({
+  text,
+  thought: flag,
+  thoughtSignature: text,
+  functionCall: proto({ id, name: id, args: data, partialArgs: data, willContinue: flag }),
+  functionResponse: proto({
+    id,
+    name: id,
+    response: data,
+    parts: list(proto({ inlineData, fileData })),
+    scheduling: label,
+    willContinue: flag,
   }),
-  from(SDK, {
-    inlineData,
-    fileData,
-    videoMetadata: proto({ startOffset: label, endOffset: label, fps: number }),
-    mediaResolution: proto({ level: label, numTokens: count }),
-    partMetadata: data,
-    executableCode: code,
-    codeExecutionResult: code,
-    toolCall: vendor_call,
-    toolResponse: vendor_call,
-  }),
-);
+  inlineData,
+  fileData,
+  videoMetadata: proto({ startOffset: label, endOffset: label, fps: number }),
+  mediaResolution: proto({ level: label, numTokens: count }),
+  partMetadata: data,
+  executableCode: code,
+  codeExecutionResult: code,
+  toolCall: vendor_call,
+  toolResponse: vendor_call,
+});
 const content = proto({ role: label, parts: either({ list: list(part), object: part }) });
 
 const declaration = proto({
@@ -84,33 +79,29 @@ const tool = toolbox({
 });
 
 const voice = proto({ prebuiltVoiceConfig: proto({ voiceName: id }) });
-const generationConfig = proto(
-  from(CLIENT, {
-    temperature: number,
-    topP: number,
-    topK: number,
-    maxOutputTokens: count,
-    thinkingConfig: proto({ includeThoughts: flag, thinkingBudget: count, thinkingLevel: label }),
-    responseMimeType: label,
-    responseSchema: data,
-    responseJsonSchema: data,
-  }),
-  from(SDK, {
-    candidateCount: count,
-    stopSequences: list(text),
-    responseLogprobs: flag,
-    logprobs: count,
-    presencePenalty: number,
-    frequencyPenalty: number,
-    seed: number,
-    responseModalities: list(label),
-    mediaResolution: label,
-    speechConfig: proto({ voiceConfig: voice, languageCode: label }),
-    imageConfig: proto({ aspectRatio: label, imageSize: label }),
-    audioTimestamp: flag,
-    enableEnhancedCivicAnswers: flag,
-  }),
-);
+const generationConfig = proto({
+  temperature: number,
+  topP: number,
+  topK: number,
+  maxOutputTokens: count,
+  thinkingConfig: proto({ includeThoughts: flag, thinkingBudget: count, thinkingLevel: label }),
+  responseMimeType: label,
+  responseSchema: data,
+  responseJsonSchema: data,
+  candidateCount: count,
+  stopSequences: list(text),
+  responseLogprobs: flag,
+  logprobs: count,
+  presencePenalty: number,
+  frequencyPenalty: number,
+  seed: number,
+  responseModalities: list(label),
+  mediaResolution: label,
+  speechConfig: proto({ voiceConfig: voice, languageCode: label }),
+  imageConfig: proto({ aspectRatio: label, imageSize: label }),
+  audioTimestamp: flag,
+  enableEnhancedCivicAnswers: flag,
+});
 
 const request: Fields = {
   model: path_model,

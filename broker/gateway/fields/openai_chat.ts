@@ -40,10 +40,10 @@ import {
   text,
 } from "./shapes.ts";
 
-const ENDPOINTS = "vLLM 0.11, llama.cpp, Ollama 0.12, SGLang 0.5: sampling";
-const REASONING = "DeepSeek, Qwen and OpenRouter: reasoning that is handed back";
-const ROUTERS = "OpenRouter, xAI, Perplexity: what acts or chooses";
-const PROVIDER = "@ai-sdk/openai-compatible 3.0, as opencode 1.18 uses it, recorded";
+const ENDPOINTS = "endpoints of one's own: sampling and templates";
+const REASONING = "endpoints of one's own: reasoning, asked for and handed back";
+const ROUTERS = "endpoints that search or choose: known by name";
+const CACHING = "endpoints that pass marks of what to cache on";
 
 function part(extra: Fields): Shape {
   const common = { type: label, prompt_cache_breakpoint: cache, ...extra };
@@ -186,7 +186,7 @@ const compat_message = message(
     })),
     prefix: flag,
   }),
-  from(PROVIDER, cached),
+  from(CACHING, cached),
 );
 
 export const COMPAT_CHAT: Table = {
@@ -230,7 +230,6 @@ export const COMPAT_CHAT: Table = {
       reasoning: object({ effort: label, max_tokens: count, exclude: flag, enabled: flag }),
       include_reasoning: flag,
     }),
-    from(PROVIDER, { reasoningEffort: label, textVerbosity: label }),
     from(ROUTERS, {
       models: gated("models", "another model could answer"),
       fallbacks: gated("fallbacks", "another model could answer"),
