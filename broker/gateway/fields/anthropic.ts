@@ -6,7 +6,7 @@ import {
   count,
   data,
   either,
-  type Fields,
+  type FieldShapes,
   flag,
   from,
   gated,
@@ -97,7 +97,7 @@ const search_result = object({
 const tool_reference = object({ type: label, tool_name: id, name: id, cache_control });
 
 /** Tools that the client runs. `tool_search_tool` runs at the vendor, over the request's own tools only. */
-const own_tool: Fields = {
+const own_tool: FieldShapes = {
   type: label,
   name: id,
   cache_control,

@@ -8,7 +8,7 @@ import {
   count,
   data,
   either,
-  type Fields,
+  type FieldShapes,
   flag,
   from,
   gated,
@@ -103,7 +103,7 @@ const generationConfig = proto({
   enableEnhancedCivicAnswers: flag,
 });
 
-const request: Fields = {
+const request: FieldShapes = {
   model: path_model,
   contents: either({ list: list(content), object: content }),
   systemInstruction: content,

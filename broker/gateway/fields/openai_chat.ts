@@ -20,7 +20,7 @@ import {
   data,
   data_url,
   either,
-  type Fields,
+  type FieldShapes,
   flag,
   from,
   gated,
@@ -45,7 +45,7 @@ const REASONING = "endpoints of one's own: reasoning, asked for and handed back"
 const ROUTERS = "endpoints that search or choose: known by name";
 const CACHING = "endpoints that pass marks of what to cache on";
 
-function part(extra: Fields): Shape {
+function part(extra: FieldShapes): Shape {
   const common = { type: label, prompt_cache_breakpoint: cache, ...extra };
   const url = object({ url: data_url, detail: label, format: label });
   return tagged({
@@ -61,7 +61,7 @@ function part(extra: Fields): Shape {
 
 const called = object({ name: id, arguments: either({ text, object: data }) });
 
-function message(part_extra: Fields, call_extra: Fields, ...own: Sourced[]): Shape {
+function message(part_extra: FieldShapes, call_extra: FieldShapes, ...own: Sourced[]): Shape {
   const call = { id, index: count, ...call_extra };
   return object(
     from(SDK, {
@@ -83,7 +83,7 @@ function message(part_extra: Fields, call_extra: Fields, ...own: Sourced[]): Sha
 
 const declared = object({ name: id, description: text, parameters: data, strict: flag });
 const grammar = object({ syntax: label, definition: text });
-const tools = (extra: Fields) =>
+const tools = (extra: FieldShapes) =>
   list(tagged({
     function: object({ type: label, function: declared, ...extra }),
     custom: object({
@@ -114,7 +114,7 @@ const format = tagged({
   }),
 }, { what: unknownContent });
 
-const fields = (chat_message: Shape, tool_extra: Fields = {}): Fields => ({
+const fields = (chat_message: Shape, tool_extra: FieldShapes = {}): FieldShapes => ({
   model,
   messages: list(chat_message),
   max_tokens: count,

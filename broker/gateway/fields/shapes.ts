@@ -90,18 +90,18 @@ export const list = (of: Shape, max = MAX_ITEMS): Shape => ({ kind: "list", of, 
 export const map = (of: Shape): Shape => ({ kind: "map", of });
 export const either = (by: { text?: Shape; list?: Shape; object?: Shape }): Shape => ({ kind: "either", ...by });
 
-export type Fields = Readonly<Record<string, Shape>>;
+export type FieldShapes = Readonly<Record<string, Shape>>;
 
-/** Fields of one source. */
+/** FieldShapes of one source. */
 export interface Sourced {
   readonly source: Source;
-  readonly fields: Fields;
+  readonly fields: FieldShapes;
 }
 
-export const from = (source: Source, fields: Fields): Sourced => ({ source, fields });
+export const from = (source: Source, fields: FieldShapes): Sourced => ({ source, fields });
 
 /** An object of exactly these fields; those of a nested one have the source of the one around it. */
-export function object(...groups: (Fields | Sourced)[]): ObjectShape {
+export function object(...groups: (FieldShapes | Sourced)[]): ObjectShape {
   const fields = new Map<string, Shape>();
   const sources = new Map<string, Source>();
   for (const group of groups) {
@@ -114,18 +114,18 @@ export function object(...groups: (Fields | Sourced)[]): ObjectShape {
   return { kind: "object", fields, sources, humps: false, others: "field" };
 }
 
-function isSourced(group: Fields | Sourced): group is Sourced {
+function isSourced(group: FieldShapes | Sourced): group is Sourced {
   return typeof group.source === "string";
 }
 
 /** An object of a protocol buffer. */
-export const proto = (...groups: (Fields | Sourced)[]): ObjectShape => ({ ...object(...groups), humps: true });
+export const proto = (...groups: (FieldShapes | Sourced)[]): ObjectShape => ({ ...object(...groups), humps: true });
 
 /** An object with a tool under each key. */
-export const toolbox = (fields: Fields): ObjectShape => ({ ...proto(fields), others: "tool" });
+export const toolbox = (fields: FieldShapes): ObjectShape => ({ ...proto(fields), others: "tool" });
 
 export function tagged(
-  variants: Fields,
+  variants: FieldShapes,
   options: { tag?: string; untagged?: Shape; what: (tag: string) => string; dated?: boolean },
 ): TaggedShape {
   const { tag = "type", untagged, what, dated = false } = options;
