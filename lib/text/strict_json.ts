@@ -51,55 +51,78 @@ function decode(bytes: Uint8Array): string {
   }
 }
 
-/** A number behind its sign. */
-const NUMBER = /\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+const [QUOTE, COMMA, COLON] = [0x22, 0x2c, 0x3a];
+const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+/** So many keys of an object are compared one by one; that is faster than to hash them. */
+const FEW_KEYS = 16;
 
+/** Walks over the text once; it is valid JSON by now, so that a string is known for a key by the mark before it. */
 function check(text: string, { any_text = false }: StrictJsonOptions): void {
   // The keys of the open objects; undefined for an open array.
-  const open: (Set<string> | undefined)[] = [];
-  const path: string[] = [];
+  const open: (Keys | undefined)[] = [];
+  let keys: Keys | undefined;
+  let before = 0;
   for (let at = 0; at < text.length; at++) {
-    switch (text.charCodeAt(at)) {
-      case 0x22: {
+    const code = text.charCodeAt(at);
+    switch (code) {
+      case QUOTE: {
         const end = stringEnd(text, at);
-        const keys = open.at(-1);
-        const is_key = keys !== undefined && isKey(text, end);
+        const is_key = keys !== undefined && before !== COLON;
         if (is_key || !any_text) {
           const raw = text.slice(at + 1, end);
           const string = raw.includes("\\") ? String(JSON.parse(`"${raw}"`)) : raw;
           if (!any_text && !string.isWellFormed()) throw new InvalidJson("has half of a surrogate pair in a string");
-          if (is_key) addKey(string, keys, path, open.length);
+          if (is_key && !keys!.add(string)) throw twice(open);
         }
         at = end;
         break;
       }
-      case 0x7b:
-        open.push(new Set());
-        path.push("");
+      case COMMA:
+      case COLON:
+        before = code;
         break;
-      case 0x5b:
-        open.push(undefined);
-        path.push("[]");
+      case OPEN_OBJECT:
+      case OPEN_LIST:
+        keys = code === OPEN_OBJECT ? new Keys() : undefined;
+        if (open.push(keys) > MAX_JSON_DEPTH) {
+          throw new InvalidJson(`is nested deeper than ${MAX_JSON_DEPTH} levels`);
+        }
+        before = code;
         break;
-      case 0x7d:
-      case 0x5d:
+      case CLOSE_OBJECT:
+      case CLOSE_LIST:
         open.pop();
-        path.pop();
+        keys = open.at(-1);
         break;
       default:
-        if (isDigit(text.charCodeAt(at))) at = numberEnd(text, at);
+        if (isDigit(code)) at = numberEnd(text, at);
     }
-    if (open.length > MAX_JSON_DEPTH) throw new InvalidJson(`is nested deeper than ${MAX_JSON_DEPTH} levels`);
   }
 }
 
-function addKey(key: string, keys: Set<string>, path: string[], depth: number): void {
-  path[depth - 1] = key;
-  if (keys.has(key)) {
-    const field = path.slice(0, depth).join(".").slice(0, 200);
-    throw new InvalidJson(`has the key ${JSON.stringify(field)} twice`, field);
+/** The keys of one object. */
+class Keys {
+  readonly #few: string[] = [];
+  #many: Set<string> | undefined;
+  last = "";
+
+  /** Whether it is new. */
+  add(key: string): boolean {
+    this.last = key;
+    if (this.#many !== undefined) {
+      if (this.#many.has(key)) return false;
+      this.#many.add(key);
+      return true;
+    }
+    if (this.#few.includes(key)) return false;
+    if (this.#few.push(key) > FEW_KEYS) this.#many = new Set(this.#few);
+    return true;
   }
-  keys.add(key);
+}
+
+function twice(open: readonly (Keys | undefined)[]): InvalidJson {
+  const field = open.map((keys) => keys?.last ?? "[]").join(".").slice(0, 200);
+  return new InvalidJson(`has the key ${JSON.stringify(field)} twice`, field);
 }
 
 function isDigit(code: number): boolean {
@@ -108,10 +131,20 @@ function isDigit(code: number): boolean {
 
 /** Index of the last character of the number that begins at `at`. */
 function numberEnd(text: string, at: number): number {
-  NUMBER.lastIndex = at;
-  const [number = "0"] = NUMBER.exec(text) ?? [];
-  if (!Number.isFinite(Number(number))) throw new InvalidJson("has a number that is too large");
-  return at + number.length - 1;
+  let end = at;
+  let has_exponent = false;
+  for (let code = text.charCodeAt(end + 1); isPartOfNumber(code); code = text.charCodeAt(++end + 1)) {
+    if (code === 0x65 || code === 0x45) has_exponent = true;
+  }
+  // A float holds every number of 300 digits.
+  if ((has_exponent || end - at > 300) && !Number.isFinite(Number(text.slice(at, end + 1)))) {
+    throw new InvalidJson("has a number that is too large");
+  }
+  return end;
+}
+
+function isPartOfNumber(code: number): boolean {
+  return isDigit(code) || code === 0x2e || code === 0x65 || code === 0x45 || code === 0x2b || code === 0x2d;
 }
 
 /** Index of the quote that closes the string that opens at `at`. */
@@ -121,11 +154,4 @@ function stringEnd(text: string, at: number): number {
     while (text.charCodeAt(end - 1 - backslashes) === 0x5c) backslashes++;
     if (backslashes % 2 === 0) return end;
   }
-}
-
-/** Whether the string that closes at `end` is followed by a colon: in valid JSON, only keys are. */
-function isKey(text: string, end: number): boolean {
-  let next = end + 1;
-  while (text.charCodeAt(next) <= 0x20) next++;
-  return text.charCodeAt(next) === 0x3a;
 }

@@ -92,7 +92,7 @@ export const either = (by: { text?: Shape; list?: Shape; object?: Shape }): Shap
 
 export type FieldShapes = Readonly<Record<string, Shape>>;
 
-/** FieldShapes of one source. */
+/** Fields of one source. */
 export interface Sourced {
   readonly source: Source;
   readonly fields: FieldShapes;
