@@ -10,7 +10,7 @@
 import * as v from "valibot";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, fsyncDirectory, lstatIfPresent, writeFileAtomic } from "../../lib/fs.ts";
+import { fileError, fileErrorCode, fsyncDirectory, lstatIfPresent, writeFileAtomic } from "../../lib/fs.ts";
 import { parseSealedJson, sealJson } from "../../lib/sealed_json.ts";
 import {
   acquireDaemonLock,
@@ -25,6 +25,9 @@ import { readPrivateFile } from "../settings/private_file.ts";
 /** Homes that this program reads, each with what it may hold and those before may not; it writes the last. */
 const VERSIONS = { 1: "records without checksums", 2: "records with checksums" };
 const NEWEST = Math.max(...Object.keys(VERSIONS).map(Number));
+
+/** Other starts that may come between, one after the other. */
+const MAX_RIVALS = 100;
 
 const VERSION_FILE = v.strictObject({ version: v.pipe(v.number(), v.safeInteger(), v.minValue(1)) });
 
@@ -44,8 +47,17 @@ export function lockDirectory(directory: string): string {
 }
 
 /** What is known of the broker that serves a home, if one does now. */
-export function ownBroker(home: string, clock: Clock = systemClock): Promise<DaemonInfo | undefined> {
-  return readDaemonInfo(lockDirectory(taskdHome(home)), { clock });
+export async function ownBroker(home: string, clock: Clock = systemClock): Promise<DaemonInfo | undefined> {
+  const directory = taskdHome(home);
+  const place = lockDirectory(directory);
+  try {
+    return await readDaemonInfo(place, { clock });
+  } catch (error) {
+    // A first start may have put the directory in the place of the file meanwhile.
+    const now = lockDirectory(directory);
+    if (now === place) throw error;
+    return await readDaemonInfo(now, { clock });
+  }
 }
 
 /**
@@ -70,15 +82,18 @@ export async function lockHome(home: string, clock: Clock): Promise<DaemonLock> 
 /** Replaces the lock file of version 0.1.0, which no broker may hold, by the directory. */
 async function leaveOldLock(directory: string, clock: Clock): Promise<void> {
   const path = daemonLockPath(directory);
-  try {
-    using _old = await acquireDaemonLock(directory, { clock });
-    Deno.removeSync(path);
-    Deno.mkdirSync(path, { mode: 0o700 });
-    await fsyncDirectory(directory);
-    await writeFileAtomic(`${path}/note.txt`, new TextEncoder().encode(NOTE), 0o600);
-  } catch (error) {
-    // Another start was faster.
-    if (lockDirectory(directory) === directory) throw fileError(error, `Cannot make ${path}`);
+  for (let tries = 0; lockDirectory(directory) === directory; tries++) {
+    try {
+      using _old = await acquireDaemonLock(directory, { clock });
+      Deno.removeSync(path);
+      Deno.mkdirSync(path, { mode: 0o700 });
+      await fsyncDirectory(directory);
+      await writeFileAtomic(`${path}/note.txt`, new TextEncoder().encode(NOTE), 0o600);
+    } catch (error) {
+      // Another start was faster, with the directory or with a lock file between the two calls.
+      const again = lockDirectory(directory) !== directory || fileErrorCode(error) === "already_exists";
+      if (!again || tries >= MAX_RIVALS) throw fileError(error, `Cannot make ${path}`);
+    }
   }
 }
 
