@@ -30,7 +30,10 @@ function registerFamilies(registry: Registry) {
     merge_locked: counter("merge_locked_seconds_total", "Time for which merges and reverts held the write lock.", "op"),
     scrubbed_objects: counter("scrub_objects_total", "Objects and cached copies that scrubbing has read."),
     scrubbed_bytes: counter("scrub_bytes_total", "Their bytes."),
-    scrub_damaged: gauge("scrub_damaged", "Damaged objects that scrubbing has met and not found whole since."),
+    scrub_damaged: gauge(
+      "scrub_damaged",
+      "Damaged objects, records and points that scrubbing has met and not found whole since.",
+    ),
     history_points: gauge("history_points", "Points of a branch's past that are kept.", "db", "branch"),
     history_bytes: gauge("history_bytes", "Bytes of stored objects that these alone need.", "db", "branch"),
     scrub_finished: gauge(

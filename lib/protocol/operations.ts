@@ -245,7 +245,7 @@ export const OPS: { readonly [O in OpName]: OpSpec<O> } = {
       ro_cache_bytes: optional(COUNT, "with `ro_cache`: bytes of the read-only cache"),
       condition: optional(
         object<ConditionInfo>("condition", {
-          damaged: required(COUNT, "damaged objects that scrubbing has met"),
+          damaged: required(COUNT, "damaged objects, records and points that scrubbing has met"),
           set_aside: required(COUNT, "damaged things that repairs have put below `damaged/`"),
           scrubbed_at: optional(STAMP, "when everything had been read against its checksums last"),
         }),

@@ -394,7 +394,7 @@ export interface ScrubResult {
   bytes: number;
   /** What was found damaged for the first time. */
   found: { where: string; why: string }[];
-  /** Damaged objects that are known. */
+  /** Damaged things that are known. */
   damaged: number;
   /** Whether this slice ended a pass over everything. */
   finished: boolean;
@@ -402,7 +402,7 @@ export interface ScrubResult {
 
 /** What is known of a store's condition without reading it. */
 export interface ConditionInfo {
-  /** Damaged objects that scrubbing has met. */
+  /** Damaged things that scrubbing or a verification has met. */
   damaged: number;
   /** Damaged things that repairs have put below `damaged/`. */
   set_aside: number;

@@ -122,7 +122,7 @@ export interface ScrubRecord {
   finished: boolean;
   /** When a pass was finished last. */
   finished_at?: string;
-  /** Damaged objects, with the time when each was met last. */
+  /** Damaged objects, records and points, with the time when each was met last. */
   damaged: { where: string; why: string; at: string }[];
 }
 
