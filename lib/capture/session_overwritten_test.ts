@@ -126,7 +126,7 @@ const REPLACED_AT: Record<string, (session: CaptureSession, scene: Scene, replac
   },
 };
 
-Deno.test("a database that is moved over a checkout with its log stays as it is when the session closes", async (t) => {
+Deno.test("a database that is moved over a checkout with its log outlives the close of the session", async (t) => {
   for (const [moment, during] of Object.entries(REPLACED_AT)) {
     for (const same_folder of [true, false]) {
       await t.step(`${moment}${same_folder ? "" : ", from elsewhere"}`, () =>
@@ -135,7 +135,7 @@ Deno.test("a database that is moved over a checkout with its log stays as it is 
           await session.flush();
           const before = await stored(scene.store, "app");
           const { checkout } = session;
-          // The same pages and the same change counter: nothing but the file itself tells the two apart.
+          // The same pages and the same change counter: only the file itself is another.
           const other = same_folder ? `${checkout}.other` : `${scene.directory}/other.db`;
           run("cp", checkout, other);
           run("cp", `${checkout}-wal`, `${other}-wal`);

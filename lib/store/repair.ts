@@ -462,7 +462,7 @@ class Repair {
     }
   }
 
-  /** Reports what is damaged still, but for what branches need that keep what was damaged. */
+  /** Reports what is damaged still, beside what branches need that keep what was damaged. */
   async #verify(): Promise<void> {
     const { branch } = this.#options;
     const context = this.#context;

@@ -114,7 +114,7 @@ longTest({
   fn: () => withMount("xfs", MIN_XFS_MB, everyKind),
 });
 
-Deno.test("a damaged record beside a checkout is made anew where the file is the head, and left where it is not", () =>
+Deno.test("a damaged record beside a checkout is made anew only where the file is the head", () =>
   withApp([1, 2], async ({ store, edit }) => {
     const { path } = await store.checkout(at("app"));
     const damage = () => Deno.writeTextFileSync(`${path}.sum`, "{");
