@@ -5,7 +5,7 @@
  * other is at hand: it puts up the write barrier, checkpoints beside the pin, and takes over when the pin is moved on.
  */
 
-import { TaskdError } from "../errors.ts";
+import { hasCode, TaskdError } from "../errors.ts";
 import type { CheckoutFile, CheckpointAnswer } from "./checkout_file.ts";
 import type { Connection } from "./connection.ts";
 
@@ -41,6 +41,16 @@ export class LogPin {
       connection.run("PRAGMA journal_mode");
     }
     file.noteShm();
+    if (file.shm_has_holes) this.#reserveShm();
+  }
+
+  /** Without the lock, which a writer has, it is left as it is: that one has written to most of it. */
+  #reserveShm(): void {
+    try {
+      this.behindBarrier(() => this.#file.reserveShm(), { wait: false });
+    } catch (error) {
+      if (!hasCode(error, "busy")) throw error;
+    }
   }
 
   /** Whether the log is pinned: not where taking the pin again has failed. */

@@ -87,6 +87,8 @@ export function readChangeCounter(path: string): number | undefined {
   return readHeader(path)?.change_counter;
 }
 
+/** What `stat` counts blocks in, and no file system has smaller ones. */
+const SECTOR_BYTES = 512;
 /** Where the header has the two versions that state the journal mode, and their value without WAL. */
 const JOURNAL_MODE_OFFSET = 18;
 const ROLLBACK_MODE = 1;
@@ -184,6 +186,8 @@ export class CheckoutFile implements Disposable {
   #wal: OpenFile | undefined;
   /** The index of the log that the connections share. */
   #shm: string | undefined;
+  /** Kept open: closing it would drop their locks. */
+  #shm_file: Deno.FsFile | undefined;
   #connections: Connection[] = [];
 
   private constructor(path: string, main: OpenFile, busy_timeout_ms: number) {
@@ -286,6 +290,38 @@ export class CheckoutFile implements Disposable {
     if (this.#connections.length > 0) this.#shm ??= identityAt(`${this.path}-shm`);
   }
 
+  /**
+   * Whether parts of the -shm have no place on the disk. SQLite extends it by a byte for each 4 KiB; where blocks are
+   * smaller the rest are holes, and a store to one on a disk that is full ends the process (SIGBUS).
+   */
+  get shm_has_holes(): boolean {
+    const { size = 0, blocks } = lstatIfPresent(`${this.path}-shm`) ?? {};
+    return Deno.build.os === "linux" && blocks !== null && blocks !== undefined && blocks * SECTOR_BYTES < size;
+  }
+
+  /**
+   * Gives every part of the -shm its place on the disk. Only behind the write barrier: what is past the index's header is
+   * written by who has the write lock alone, so a byte that was read is put back as it was.
+   *
+   * @throws {TaskdError} `no_space`
+   */
+  reserveShm(): void {
+    try {
+      const file = this.#shm_file ??= Deno.openSync(`${this.path}-shm`, { read: true, write: true });
+      // One that was put in its place is not the connections'.
+      if (identityOf(file.statSync()) !== this.#shm) return;
+      const byte = new Uint8Array(1);
+      for (let offset = SECTOR_BYTES; offset < file.statSync().size; offset += SECTOR_BYTES) {
+        file.seekSync(offset, Deno.SeekMode.Start);
+        if (file.readSync(byte) !== 1) return;
+        file.seekSync(offset, Deno.SeekMode.Start);
+        file.writeSync(byte);
+      }
+    } catch (error) {
+      throw fileError(error, `Cannot make room for ${this.path}-shm`);
+    }
+  }
+
   /** Checkpoints what no reader needs, without blocking. */
   checkpointPassive(connection: Connection): CheckpointAnswer {
     return checkpointAnswer(connection.get("PRAGMA wal_checkpoint(PASSIVE)"));
@@ -306,6 +342,8 @@ export class CheckoutFile implements Disposable {
       this.#connections = [];
       this.#wal?.[Symbol.dispose]();
       this.#wal = undefined;
+      this.#shm_file?.close();
+      this.#shm_file = undefined;
       this.#main[Symbol.dispose]();
     }
   }

@@ -3,8 +3,8 @@
  * to fill, one that clones blocks, one that may only be read. Needs root and loop devices.
  */
 
-/** A kind of file system: `xfs` clones blocks, the others do not. */
-export type MountKind = "xfs" | "ext4" | "tmpfs";
+/** A kind of file system: `xfs` clones blocks, the others do not; `ext4-1k` has blocks of 1 KiB. */
+export type MountKind = "xfs" | "ext4" | "ext4-1k" | "tmpfs";
 
 /** XFS makes no smaller one. */
 export const MIN_XFS_MB = 300;
@@ -56,8 +56,9 @@ export function mount(kind: MountKind, size_mb: number): Promise<Mounted> {
     const image = `${place}/image`;
     await Deno.writeFile(image, new Uint8Array());
     await Deno.truncate(image, size_mb * 1024 * 1024);
-    await run(`mkfs.${kind}`, "-q", image);
-    return ["-t", kind, "-o", "loop", image];
+    const [type, ...small] = kind.split("-");
+    await run(`mkfs.${type}`, "-q", ...small.length > 0 ? ["-b", "1024"] : [], image);
+    return ["-t", type!, "-o", "loop", image];
   });
 }
 
