@@ -118,8 +118,10 @@ const REPLACED_AT: Record<string, (session: CaptureSession, scene: Scene, replac
     insert(session, "late");
     const before = scene.uploads.length;
     // What the head is made of is looked up last of all.
+    let moved = false;
     scene.plan = ({ method }) => {
-      if (method === "list" && scene.uploads.length > before) replace();
+      moved ||= method === "replace" && scene.uploads.length > before;
+      if (method === "list" && moved) replace();
       return undefined;
     };
     return Promise.resolve();
@@ -142,9 +144,11 @@ Deno.test("a database that is moved over a checkout with its log outlives the cl
           const application = new Application(other);
           await application.run("INSERT INTO t VALUES('theirs')");
           let replaced = false;
+          let untouched = "";
           const replace = () => {
             if (replaced) return;
             replaced = true;
+            untouched = String(Deno.lstatSync(other).mtime);
             for (const suffix of ["", "-wal", "-shm"]) run("mv", other + suffix, checkout + suffix);
           };
           try {
@@ -157,6 +161,8 @@ Deno.test("a database that is moved over a checkout with its log outlives the cl
             scene.plan = () => undefined;
             const [main, log] = files();
             assert(log![1]! > 0, "the log of the new file is gone");
+            // Nor is it stamped as what the session had.
+            assertEquals(String(Deno.lstatSync(checkout).mtime), untouched);
             await application.run("INSERT INTO t VALUES('more')");
             assertEquals(files()[0]![0], main![0]);
           } finally {
