@@ -17,10 +17,10 @@ export interface AcceptOptions {
   log?: ((line: string) => void) | undefined;
 }
 
-/** Gives `take` each connection of `listener`, until the end; what comes later is closed. */
+/** Gives `take` each connection of `listener` once it has taken the one before, until the end; what comes later is closed. */
 export async function acceptAll<C extends Deno.Conn>(
   listener: { accept(): Promise<C> },
-  take: (conn: C) => void,
+  take: (conn: C) => void | Promise<void>,
   { clock, signal, log }: AcceptOptions,
 ): Promise<void> {
   while (!signal.aborted) {
@@ -36,7 +36,7 @@ export async function acceptAll<C extends Deno.Conn>(
       continue;
     }
     if (signal.aborted) conn.close();
-    else take(conn);
+    else await take(conn);
   }
 }
 

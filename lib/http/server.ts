@@ -13,7 +13,7 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import type { Clock } from "../clock.ts";
+import { type Clock, nextTurn } from "../clock.ts";
 import { withDeadline } from "../deadline.ts";
 import { TaskdError } from "../errors.ts";
 import { acceptAll } from "../accept.ts";
@@ -29,6 +29,8 @@ const MAX_HEAD_BYTES = 64 << 10;
 /** How long the end waits for clients to take their answers. */
 const LAST_ANSWERS_MS = 2_000;
 const TICK_MS = 250;
+/** Turns of the event loop in which what has come of open connections is read, before one of them is taken for idle. */
+const READ_TURNS = 4;
 
 export interface HttpListener {
   readonly addr: Deno.Addr;
@@ -160,8 +162,13 @@ export class BoundedServer<Via> {
   #accept(listener: HttpListener, via: Via): Promise<void> {
     const { clock, max_connections = MAX_HTTP_CONNECTIONS, log } = this.#options;
     const open = new Set<ConnectionStream>();
-    const take = (conn: Deno.Conn) => {
+    const take = async (conn: Deno.Conn) => {
       const peer = "hostname" in conn.remoteAddr ? conn.remoteAddr.hostname : "";
+      // Of many that come at once, those that have asked already are busy, and not taken for idle ones.
+      for (let turn = 0; turn < READ_TURNS && (open.size >= max_connections || this.#hasShare(peer)); turn++) {
+        await nextTurn();
+      }
+      if (this.#ending.signal.aborted) return conn.close();
       // A client that has shown whose it is stays before one that has not.
       const room = open.size < max_connections || this.#endIdle(({ of, assigned }) => of === open && !assigned) ||
         this.#endIdle(({ of }) => of === open);
@@ -190,10 +197,14 @@ export class BoundedServer<Via> {
   }
 
   #takeShare(owner: string): boolean {
-    const isFull = (this.#shares.get(owner) ?? 0) >= (this.#options.max_share ?? Infinity);
-    if (isFull && !this.#endIdle((connection) => connection.owner === owner)) return false;
+    if (this.#hasShare(owner) && !this.#endIdle((connection) => connection.owner === owner)) return false;
     this.#shares.set(owner, (this.#shares.get(owner) ?? 0) + 1);
     return true;
+  }
+
+  /** Whether it has all connections that it may have. */
+  #hasShare(owner: string): boolean {
+    return (this.#shares.get(owner) ?? 0) >= (this.#options.max_share ?? Infinity);
   }
 
   /** Ends the one that has been idle the longest of the connections that `counts`; false when none of them is idle. */
