@@ -86,7 +86,8 @@ const PAGES: Readonly<Record<string, Prepare>> = {
     // A person's shell waits for the application's locks; the application cancels an order as soon as there is a fork.
     await sh(
       machine,
-      `echo .timeout 20000 > .sqliterc
+      `real=$(command -v sqlite3); echo '#!/bin/sh' > ${machine.bin}/sqlite3
+echo "exec $real -cmd '.timeout 20000' \\"\\$@\\"" >> ${machine.bin}/sqlite3; chmod +x ${machine.bin}/sqlite3
 sqlite3 shop.db "CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT); CREATE TABLE price (item TEXT PRIMARY KEY, cents);
   WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100) INSERT INTO orders SELECT i, 'new' FROM n;
   INSERT INTO price VALUES ('tea', 250), ('cake', 400)"
