@@ -5,7 +5,8 @@
  * line that reads `-- a/file` is not shown as the head of a file.
  */
 
-import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { contentText } from "../../lib/text/characters.ts";
+import { exactLine } from "../../lib/text/sanitize.ts";
 
 const HUNK = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/;
 
@@ -17,7 +18,7 @@ const PLAIN = ["", ""] as const;
 
 /** The text of a diff as git writes it, whatever encodings its files have. */
 export function decodeDiff(bytes: Uint8Array): string {
-  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+  return contentText(bytes);
 }
 
 /** `diff` with its control characters visible, without the last newline; in colour if `colours`. */
@@ -46,5 +47,5 @@ export function diffText(diff: string, colours: boolean): string {
 
 /** Tabs stay: they are how code looks. */
 function shownLine(line: string): string {
-  return line.split("\t").map(sanitizeLine).join("\t");
+  return line.split("\t").map(exactLine).join("\t");
 }

@@ -40,6 +40,9 @@ Deno.test("a hunk's length defaults to 1, and a missing newline counts for neith
 });
 
 Deno.test("diffText() makes escape sequences, direction marks and carriage returns visible", () => {
-  assertEquals(diffText("+\x1b[2J\t\u202ex\r\n", false), "+\\x1b[2J\t\\u202ex\\r");
-  assertEquals(diffText(decodeDiff(new Uint8Array([43, 0x9b, 0xff, 0xef, 0xbb, 0xbf])), false), "+\ufffd\ufffd\\ufeff");
+  assertEquals(diffText("+\x1b[2J\t\u202ex\r\n", false), "+\\x1b[2J\t\\u202ex\\x0d");
+  assertEquals(
+    diffText(decodeDiff(new Uint8Array([43, 0x9b, 0xff, 0xef, 0xbb, 0xbf])), false),
+    "+\\udc9b\\udcff\\ufeff",
+  );
 });

@@ -120,6 +120,46 @@ export function pathText(raw: string): string {
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }
 
+/** What stands for bytes from 0x80 on in {@linkcode contentText}, as PEP 383 has it; no text that is UTF-8 has it. */
+const BYTES_FROM = 0xdc00;
+
+/**
+ * Content as text, another one for each content: a byte that is no UTF-8 becomes the lone surrogate U+DC80 to U+DCFF,
+ * which is hidden like all that is no character, so it is shown as an escape or in a box.
+ */
+export function contentText(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    // Line by line: nearly all of them are UTF-8.
+    let text = "";
+    for (let at = 0; at < bytes.length;) {
+      const end = bytes.indexOf(10, at) + 1 || bytes.length;
+      text += lineText(bytes.subarray(at, end));
+      at = end;
+    }
+    return text;
+  }
+}
+
+function lineText(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    const raw = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
+    return raw.replace(PATH_BYTES, (part) => {
+      if (part.length === 1) return String.fromCharCode(BYTES_FROM + part.charCodeAt(0));
+      return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(part, (byte) => byte.charCodeAt(0)));
+    });
+  }
+}
+
+/** The byte that a character of {@linkcode contentText} stands for; undefined for every other. */
+export function byteOf(char: string): number | undefined {
+  const byte = char.charCodeAt(0) - BYTES_FROM;
+  return char.length === 1 && byte >= 0x80 && byte <= 0xff ? byte : undefined;
+}
+
 /** `U+202E` and the like. */
 export function codePoint(char: string): string {
   return `U+${char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}`;

@@ -24,12 +24,25 @@ function escapeChar(char: string): string {
  * newlines and tabs stay.
  */
 export function sanitizeText(text: string): string {
-  return replaceOdd(text.toWellFormed(), escapeChar);
+  return replaceOdd(text, escapeChar);
 }
 
 /** Like {@linkcode sanitizeText}, and on one line: newlines and tabs are escaped as well. */
 export function sanitizeLine(text: string): string {
   return sanitizeText(text).replace(/[\n\t]/g, escapeChar);
+}
+
+/** A backslash that would be read as the beginning of an escape. */
+const LIKE_ESCAPE = /\\(?=x[0-9a-f]{2}|u[0-9a-f]{4}|u\{[0-9a-f]+\})/gi;
+
+/**
+ * Like {@linkcode sanitizeLine}, and another line for each text: what looks like an escape is one, because a backslash that
+ * could be taken for its beginning is escaped itself. For what a person decides by, and once: a second time escapes the
+ * escapes.
+ */
+export function exactLine(text: string): string {
+  const spelled = text.replace(LIKE_ESCAPE, "\\x5c");
+  return sanitizeText(spelled.replace(/[\n\t\r]/g, (char) => `\\x0${char.charCodeAt(0).toString(16)}`));
 }
 
 /**

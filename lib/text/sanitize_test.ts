@@ -1,5 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
-import { escapeJson, sanitizeLine, sanitizeText } from "./sanitize.ts";
+import { contentText } from "./characters.ts";
+import { SeededRandom } from "../../tests/support/writers/random.ts";
+import { escapeJson, exactLine, sanitizeLine, sanitizeText } from "./sanitize.ts";
 
 Deno.test("sanitizeLine() leaves no character that a terminal acts on", () => {
   const table: [string, string][] = [
@@ -11,7 +13,7 @@ Deno.test("sanitizeLine() leaves no character that a terminal acts on", () => {
     ["a\u200bb\ufeff", "a\\u200bb\\ufeff"],
     ["\u{e0041}", "\\u{e0041}"],
     ["\x7f\x00", "\\x7f\\x00"],
-    ["lone \ud800 surrogate", "lone \ufffd surrogate"],
+    ["lone \ud800 surrogate, \ufffd", "lone \\ud800 surrogate, \ufffd"],
   ];
   for (const [text, safe] of table) assertEquals(sanitizeLine(text), safe);
 });
@@ -33,4 +35,50 @@ Deno.test("escapeJson() changes nothing but the spelling", () => {
   const escaped = escapeJson(JSON.stringify(value));
   assertEquals(JSON.parse(escaped), value);
   assertEquals(sanitizeLine(escaped), escaped);
+});
+
+/** What a line that {@linkcode exactLine} made says. */
+function unescaped(line: string): string {
+  return line.replace(
+    /\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|u\{([0-9a-f]+)\})/g,
+    (_, ...hex) => String.fromCodePoint(parseInt(hex.find((digits) => digits !== undefined), 16)),
+  );
+}
+
+/** What escapes are made of, what they stand for, and what stands for itself. */
+const PIECES = [..."\\xu{}01bndc5\ufffd\u0430aZ \u00e9\n\r\t\x1b\x80\x9b\u202e\u200b"]
+  .concat("\ud800", "\udc9b", "\udfff", "\u{e0041}", "\u{1f980}", "\\x1b", "\\u202e", "\\u{e0041}", "\\udc9b", "\\x5c");
+
+Deno.test("exactLine() says exactly what the text is: no two texts look alike, whatever they hold", () => {
+  const random = new SeededRandom(20_260_101);
+  const seen = new Map<string, string>();
+  for (let round = 0; round < 20_000; round++) {
+    const text = Array.from({ length: random.between(0, 8) }, () => random.pick(PIECES)).join("");
+    const line = exactLine(text);
+    assertEquals(unescaped(line), text);
+    assertEquals(seen.get(line) ?? text, text);
+    seen.set(line, text);
+    assert(line.isWellFormed() && sanitizeLine(line) === line, JSON.stringify(line));
+  }
+});
+
+Deno.test("content of any bytes is shown so that no two contents look alike", () => {
+  const random = new SeededRandom(20_260_102);
+  const parts = [[0x80], [0xff], [0xc3], [0xc3, 0xa9], [0xef, 0xbf, 0xbd], [0xed, 0xb2, 0x80], [0xc2, 0x9b], [0x9b], [
+    0x41,
+  ]]
+    .concat([[0xf0, 0x9f, 0xa6, 0x80], [0xf0, 0x9f], [0xc0, 0x80], [0x5c, 0x75, 0x64, 0x63, 0x38, 0x30], [
+      0xef,
+      0xbb,
+      0xbf,
+    ]]);
+  const seen = new Map<string, string>();
+  for (let round = 0; round < 20_000; round++) {
+    const bytes = new Uint8Array(Array.from({ length: random.between(0, 6) }, () => random.pick(parts)).flat());
+    const line = exactLine(contentText(bytes));
+    assertEquals(seen.get(line) ?? bytes.toHex(), bytes.toHex(), line);
+    seen.set(line, bytes.toHex());
+  }
+  assertEquals(contentText(new TextEncoder().encode("n\u00e9 \ufffd\n")), "n\u00e9 \ufffd\n");
+  assertEquals(exactLine(contentText(new Uint8Array([0x63, 0xe9, 10, 0x41]))), "c\\udce9\\x0aA");
 });

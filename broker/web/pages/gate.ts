@@ -5,6 +5,7 @@
  * change that the record has with these bytes; bytes that are not the recorded ones cannot be approved.
  */
 
+import { contentText } from "../../../lib/text/characters.ts";
 import type { TaskView } from "../../api/wire.ts";
 import type { SpendFigures, TrustBrief } from "../../task/schema.ts";
 import { type Api, ApiError, digest } from "./api.ts";
@@ -44,7 +45,7 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   const [bytes, brief] = await Promise.all([api.diff(task.id, signal), api.brief(task.id, signal)]);
   const genuine = await isShown(task, { diff: bytes, brief }, digest);
   if (signal.aborted) throw signal.reason;
-  const diff = parseDiff(new TextDecoder().decode(bytes));
+  const diff = parseDiff(contentText(bytes));
   // The page answers in between.
   await new Promise((resolve) => setTimeout(resolve));
   const { diff_sha256 = "", second_look = [] } = task.gate ?? {};
@@ -241,7 +242,7 @@ export async function decidedChanges(
     const bytes = await api.diff(task.id, signal);
     const genuine = await isShown(task, { diff: bytes, brief }, digest);
     if (!genuine) return notice("bad", el("strong", "The kept diff or brief is not the one that was at the gate."));
-    const diff = parseDiff(new TextDecoder().decode(bytes));
+    const diff = parseDiff(contentText(bytes));
     const onRead = () => {};
     const tables = tableViews(brief, { api, task, signal, onRead });
     return el(

@@ -3,7 +3,7 @@
  * diffs and output all pass through here, so that a change reads as what a compiler or a shell would read.
  */
 
-import { codePoint, oddities, type Oddity } from "../../../lib/text/characters.ts";
+import { byteOf, codePoint, oddities, type Oddity } from "../../../lib/text/characters.ts";
 import { elWith, type PageNode } from "./dom.ts";
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
@@ -35,6 +35,8 @@ export function runsRightToLeft(text: string): boolean {
 
 export function oddElement(text: string, { kind }: Oddity): PageNode {
   if (kind === "mixed") return elWith("mark.mixed", { title: "This word mixes alphabets that look alike" }, text);
+  const byte = byteOf(text)?.toString(16).toUpperCase();
+  if (byte !== undefined) return elWith("mark.hid", { title: `The byte ${byte}, which is not UTF-8` }, `byte ${byte}`);
   const effect = EFFECTS[text.codePointAt(0)!];
   const name = codePoint(text);
   return elWith("mark.hid", { title: effect === undefined ? `${name}, not visible` : `${name}: ${effect}` }, name);
