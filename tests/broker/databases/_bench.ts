@@ -53,7 +53,7 @@ export class DataBench implements AsyncDisposable {
       if (options.proxy) bench.#proxy = new StoreProxy(`${bench.place.directory}/proxy.sock`, bench.place.socket);
       const socket = bench.#proxy?.socket ?? bench.place.socket;
       const config = `branch_store:\n  socket: ${socket}\n${options.config ?? ""}`;
-      bench.#broker = await BrokerBench.prepare({ ...options, config });
+      bench.#broker = await BrokerBench.prepare({ runs_hooks: true, ...options, config });
       if (options.serve !== false) await bench.broker.serve();
       return bench;
     } catch (error) {

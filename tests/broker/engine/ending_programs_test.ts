@@ -55,7 +55,7 @@ async function sleepers(): Promise<string[]> {
 /** Calls of git by the stage that they hang in. */
 const STAGING = ["ls-remote", "init", "fetch", "rev-parse --verify", "ls-tree", "read-tree", "checkout-index"];
 const COLLECTING = ["read-tree -m", "ls-files", "diff-files", "update-index", "write-tree", "diff-tree", "cat-file"];
-const PUSHING = ["commit-tree", "cat-file commit", "rev-list", "push"];
+const PUSHING = ["commit-tree", "cat-file commit", "push"];
 
 for (const [stage, commands] of [["staging", STAGING], ["collecting", COLLECTING]] as const) {
   for (const command of commands) {

@@ -74,7 +74,7 @@ longTest("an approved change lands by itself after ten minutes of 503", () => {
 });
 
 Deno.test("a change that the host refuses waits with its tree, and push lands it without an agent", () =>
-  hosted({}, async ({ bench }) => {
+  hosted({ runs_hooks: true }, async ({ bench }) => {
     await bench.serve();
     const hook = `${bench.git.origin}/hooks/pre-receive`;
     await writeProgram(hook, "#!/bin/sh\necho 'main is frozen' >&2\nexit 1\n");
