@@ -157,7 +157,7 @@ export class Git {
   async #askVersion(): Promise<string> {
     const text = await this.text(["--version"], {
       attempted: "Cannot ask git for its version",
-      // Whoever asks first asks for all.
+      // The answer is for all callers, not for the first alone.
       signal: undefined,
       deadline_ms: VERSION_DEADLINE_MS,
     });

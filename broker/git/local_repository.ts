@@ -9,8 +9,8 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { shellWord } from "../../lib/text/shell_word.ts";
-import type { Git, GitRunOptions } from "./git.ts";
 import { gitError } from "./git_failure.ts";
+import type { ProcessResult } from "../../lib/process.ts";
 import type { RepoUrl } from "./repo_url.ts";
 
 /** What serves a repository to whom: reads of it, and pushes to it. */
@@ -38,11 +38,26 @@ const CLOSED = "GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1";
 /** Hooks that a repository's settings name, from git 2.54 on; no other setting switches all of them off. */
 const NAMED_HOOKS = "^hook\\..*\\.command$";
 
-export interface ServeOptions {
+interface LookOptions {
+  attempted: string;
+  signal: AbortSignal | undefined;
+  deadline_ms?: number | undefined;
+}
+
+/** What of `Git` is needed here. */
+interface GitCaller {
+  readonly path: string;
+  tryRun(
+    args: readonly string[],
+    options: LookOptions & { env?: Record<string, string>; searches?: boolean; repository?: { git_dir: string } },
+  ): Promise<ProcessResult>;
+}
+
+export interface ServedCall {
   /** Arguments of the call; its command is the first that is no option. */
   args: readonly string[];
   url: RepoUrl;
-  run: Pick<GitRunOptions, "attempted" | "signal" | "deadline_ms">;
+  run: LookOptions;
   /** Settings that hold in every call of git. */
   config: readonly string[];
   /** Settings that stay where the repository may run its own programs. */
@@ -54,9 +69,9 @@ export interface ServeOptions {
 /**
  * The arguments of a call of a repository at a path, which runs nothing of it.
  *
- * @throws {TaskdError} `denied` where it belongs to another user, or names hooks in its settings; as {@linkcode Git.run}.
+ * @throws {TaskdError} `denied` where it belongs to another user, or names hooks in its settings; as `Git.run` does.
  */
-export async function servedArguments(git: Git, options: ServeOptions): Promise<string[]> {
+export async function servedArguments(git: GitCaller, options: ServedCall): Promise<string[]> {
   const { args, url, run, config, durable, run_hooks_of } = options;
   const at = args.findIndex((arg) => !arg.startsWith("-"));
   const served = SERVICES[args[at]!];
@@ -71,7 +86,7 @@ export async function servedArguments(git: Git, options: ServeOptions): Promise<
 }
 
 /** Its git directory; git refuses one that belongs to another user. */
-async function findRepository(git: Git, { clone_url, canonical }: RepoUrl, run: ServeOptions["run"]): Promise<string> {
+async function findRepository(git: GitCaller, { clone_url, canonical }: RepoUrl, run: LookOptions): Promise<string> {
   for (const path of [clone_url, `${clone_url}.git`]) {
     // No folder above is searched.
     const env = { GIT_CEILING_DIRECTORIES: path.slice(0, path.lastIndexOf("/")) || "/" };
@@ -88,7 +103,7 @@ async function findRepository(git: Git, { clone_url, canonical }: RepoUrl, run: 
   });
 }
 
-async function refuseNamedHooks(git: Git, git_dir: string, run: ServeOptions["run"]): Promise<void> {
+async function refuseNamedHooks(git: GitCaller, git_dir: string, run: LookOptions): Promise<void> {
   const { code, stdout, stderr } = await git.tryRun(
     ["config", "--includes", "-z", "--name-only", "--get-regexp", NAMED_HOOKS],
     { ...run, repository: { git_dir } },

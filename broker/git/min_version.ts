@@ -7,7 +7,7 @@
  * attributes or formats (CVE-2022-23521 and CVE-2022-41903, 2.39.1), the side that serves a repository of another user
  * refuses, and fetches nothing for it (CVE-2024-32004 and CVE-2024-32465, 2.39.4: https://github.blog/open-source/git/
  * securing-git-addressing-5-new-vulnerabilities/). Distributions mend later lines without a new number, so of those the
- * number tells nothing: what the last two are about is kept shut here as well, see local_repository.ts.
+ * number proves nothing: what the last two are about is kept shut here as well, see local_repository.ts.
  */
 export const MIN_GIT_VERSION = [2, 39, 4] as const;
 export const INSTALL_GIT = `Install git ${MIN_GIT_VERSION.join(".")} or newer`;

@@ -91,7 +91,7 @@ export async function restoreLinks(parked: ParkedLinks, signal?: AbortSignal): P
   await Deno.remove(folder);
 }
 
-/** What a link names, as the agent is told; its bytes stay as they are. */
+/** What a link names, for the agent to read; its bytes stay as they are. */
 async function targetOf(path: string): Promise<string> {
   try {
     return await Deno.readLink(path);

@@ -130,7 +130,7 @@ export class ContainerRuntime implements SandboxRuntime {
     );
     const answer = await this.#program.ask(args, { attempted, stdin: envFile(workload.env), signal: spec.signal })
       .catch((error: unknown) => {
-        // What it had begun goes too; nobody waits for a program that may not answer.
+        // What it had begun goes too; the task does not wait for a program that may not answer.
         void remove(this.#program, name, this.#options.clock).catch(() => {});
         throw error;
       });

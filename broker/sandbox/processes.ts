@@ -22,7 +22,7 @@ export function parseProcesses(text: string): RunningProcess[] {
   return found;
 }
 
-/** A machine with many processes that is busy besides. */
+/** A busy machine with many processes. */
 const LIST_DEADLINE_MS = 30_000;
 const MAX_LIST_BYTES = 64 << 20;
 

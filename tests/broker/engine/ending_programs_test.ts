@@ -135,7 +135,7 @@ Deno.test("a desktop that does not answer ends with the broker", async () => {
   assertEquals(await sleepers(), []);
 });
 
-Deno.test("every program of broker and library is started in the one place that can end it, or stands here", async () => {
+Deno.test("every program is started in the one place that can end it, or stands in a table", async () => {
   /** Where else, and why that cannot outlive what it is for. */
   const ELSEWHERE: Record<string, string> = {
     "lib/process.ts": "the place itself",
