@@ -7,7 +7,8 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { removeIfPresent } from "../../lib/fs.ts";
+import { lstatIfPresent, removeIfPresent } from "../../lib/fs.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
 import { hasGitComponent, isUtf8, joinRecords, pathText, type RawPath, splitRecords } from "./_records.ts";
 import type { Scan } from "./_scan.ts";
 import type { Git, GitRepository, GitRunOptions } from "./git.ts";
@@ -23,6 +24,8 @@ export interface BuiltTree {
 }
 
 const ATTEMPTED = "Cannot collect the changes";
+/** Of all new and changed files, by apparent size: holes cost nothing to make, and git reads them like everything. */
+const MAX_CHANGED_BYTES = 8 * 2 ** 30;
 /** Each costs a process. */
 const MAX_NESTED = 64;
 
@@ -71,6 +74,7 @@ export async function buildTree(
   const others = await listOthers(git, { ...run, repository, attempted: ATTEMPTED });
   const added = others.filter((path) => !special.has(path) && !too_large.has(path) && !hasGitComponent(path));
   omitted.push(...others.filter(hasGitComponent));
+  requireHashable(work_tree, [...edited, ...added]);
   await call(["update-index", "--add", "--replace", "-z", "--stdin"], joinRecords([...edited, ...added]));
 
   const taken = takenPlaces(gitlinks.map(({ path }) => path), added);
@@ -86,6 +90,22 @@ export async function buildTree(
   const tree = new TextDecoder().decode(await call(["write-tree"])).trim();
   const left_out = [...changed.map(({ path }) => path), ...others].filter((path) => too_large.has(path)).sort();
   return { tree, paths, omitted, left_out };
+}
+
+/** Names that are no UTF-8 cannot be looked up from here; git's own limits hold for them. */
+function requireHashable(work_tree: string, paths: readonly RawPath[]): void {
+  let bytes = 0;
+  for (const path of paths) {
+    if (isUtf8(path)) bytes += lstatIfPresent(`${work_tree}/${pathText(path)}`)?.size ?? 0;
+    if (bytes <= MAX_CHANGED_BYTES) continue;
+    throw new TaskdError(
+      "too_large",
+      `${ATTEMPTED}: more than ${formatBytes(MAX_CHANGED_BYTES)} of files are changed`,
+      {
+        hint: "Run the task again; what it builds belongs into a .gitignore",
+      },
+    );
+  }
 }
 
 function parseStaged(record: string): { mode: string; oid: string; path: RawPath }[] {

@@ -56,6 +56,7 @@ Deno.test("the defaults are the contract's", async () => {
     runtime: "auto",
     oci_runtime: "",
     max_file_bytes: 268_435_456,
+    run_hooks_of: [],
     allow_vendor_tools: [],
     broker: { socket: "/tmp/taskd-1000/taskd.sock", addr: "" },
     branch_store: { socket: "/home/ada/.taskd/store/taskd.sock" },

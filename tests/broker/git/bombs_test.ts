@@ -170,3 +170,20 @@ Deno.test("attributes and ignore lists of many megabytes are read, and change no
   const { files } = await collectFacts(bench.git, staged);
   assertEquals(files.map(({ path }) => path), [".gitattributes", "d/.gitignore", "d/README.md"]);
 });
+
+Deno.test("files with holes are refused by the size that they appear to have, one by one and together", async () => {
+  await using bench = await GitBench.start();
+  const staged = await bench.stage();
+  const hole = async (name: string, bytes: number) => {
+    await writeFiles(staged.work_tree, { [name]: "" });
+    await Deno.truncate(join(staged.work_tree, name), bytes);
+  };
+  await hole("huge", 6 * 1_024 * MIB);
+  await hole("README.md", 2 * 1_024 * 1_024 * MIB);
+  const { files, flags } = await collectFacts(bench.git, staged);
+  assertEquals(files, []);
+  assertEquals(flags.map(({ category, path }) => [category, path]), [["left_out", "README.md"], ["left_out", "huge"]]);
+  for (let n = 0; n < 33; n++) await hole(`d/${n}`, 255 * MIB);
+  const { code, message } = await assertRejects(() => collectFacts(bench.git, staged), TaskdError);
+  assertEquals(code, "too_large", message);
+});
