@@ -290,6 +290,7 @@ async function openEngine(
     resolved,
     tasks,
     git,
+    signal: host.signal,
     runtime,
     gateway,
     gateway_url: `http://${hostPort(gateway.address)}`,

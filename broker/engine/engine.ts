@@ -94,7 +94,7 @@ export class Engine implements BrokerEngine {
       ci: deps.ci?.(this),
       background: this.#background,
       claims: this.#claims,
-      over: this.#over.signal,
+      over: AbortSignal.any([this.#over.signal, ...deps.signal === undefined ? [] : [deps.signal]]),
       onEnded: (outcome) => this.#metrics.ended(outcome),
     });
     deps.tasks.onChange((change) => {

@@ -104,6 +104,8 @@ export interface EngineDeps {
   notify?: (task: AtGate) => void;
   ci?: (engine: EngineOperations) => CiWatch;
   queue?: (engine: EngineOperations) => TaskQueue;
+  /** Ends the broker, also while it opens. */
+  signal?: AbortSignal | undefined;
   log: Log;
   clock: Clock;
 }

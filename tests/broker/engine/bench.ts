@@ -118,7 +118,7 @@ ${config}`;
   };
 
   /** Starts the broker, or another one. */
-  async serve(own: ServeBrokerOptions["programs"] = {}): Promise<RunningBroker> {
+  async serve(own: ServeBrokerOptions["programs"] = {}, signal?: AbortSignal): Promise<RunningBroker> {
     const { overrides = {}, clock, programs } = this.#options;
     return this.#broker = await serveBroker({
       home: this.home,
@@ -126,6 +126,7 @@ ${config}`;
       write: (line) => this.lines.push(line),
       overrides,
       programs: { gh: [], ...programs, ...own },
+      signal,
       ...(clock === undefined ? {} : { clock }),
     });
   }

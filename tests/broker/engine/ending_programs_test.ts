@@ -102,6 +102,22 @@ for (const command of PUSHING) {
   });
 }
 
+Deno.test("a start that hangs on what waits at a gate ends with its signal, and the gate waits on", async () => {
+  await using git = await Sleeper.make("git", '*" rev-list "*', 'exec /usr/bin/git "$@"');
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.submit();
+  await bench.reaches(id, "awaiting_approval");
+  await bench.broker.stop();
+  const ending = new AbortController();
+  const started = bench.serve({ git: [git.path] }, ending.signal);
+  await git.sleeps(1);
+  ending.abort(new Error("terminated"));
+  await (await started).finished;
+  assertEquals(await sleepers(), []);
+  await bench.serve();
+  assertEquals(bench.engine.pending().map((task) => task.id), [id]);
+});
+
 /** Approves until the call hangs, which what is checked before may do, too: that approval is refused. */
 async function approveWhile(bench: BrokerBench, git: Sleeper, id: string, diff_sha256: string): Promise<void> {
   const approved = bench.engine.approve(id, { diff_sha256, acknowledge: [] });
