@@ -27,7 +27,7 @@ class Sleeper implements AsyncDisposable {
     // With a child of its own, as git has its helpers.
     await writeProgram(
       sleeper.path,
-      `#!/bin/sh\ncase " $* " in\n${pattern}) echo x >> ${sleeper.#log}; sleep 1000 & exec sleep 1000;;\nesac\n${real}\n`,
+      `#!/bin/sh\ncase " $* " in\n${pattern}) echo x >> ${sleeper.#log}; sleep 86399 & exec sleep 86399;;\nesac\n${real}\n`,
     );
     return sleeper;
   }
@@ -48,7 +48,7 @@ class Sleeper implements AsyncDisposable {
 
 /** Processes of this one that sleep, when none should. */
 async function sleepers(): Promise<string[]> {
-  const own = (await listProcesses()).filter(({ command_line }) => command_line === "sleep 1000");
+  const own = (await listProcesses()).filter(({ command_line }) => command_line === "sleep 86399");
   return own.map(({ command_line }) => command_line);
 }
 
