@@ -148,3 +148,27 @@ Deno.test("a task that comes back to its gate with one database merged by hand s
   const done = await bench.approve(back, undefined, { prefer: "ours" });
   assertEquals([done.outcome, await price(bench, "shop"), await price(bench, "stats")], ["pushed", 1, 7], done.reason);
 });
+
+Deno.test("a landing under way is neither denied, killed, approved again nor pushed, and comes to its end", async () => {
+  await using bench = await start({}, "a.txt");
+  const waiting = await bench.toGate(["shop", "stats"]);
+  const { id, gate } = waiting;
+  const { engine } = bench.broker;
+  const request = { diff_sha256: gate!.diff_sha256, acknowledge: gate!.second_look };
+  const codes: unknown[] = [];
+  bench.proxy.onStep = async (step, moment) => {
+    if (!lands(step) || moment === "before") return;
+    for (
+      const ask of [
+        () => engine.deny(id, "no"),
+        () => engine.kill(id, "no"),
+        () => engine.approve(id, request),
+        () => engine.push(id),
+      ]
+    ) codes.push(await ask().then(() => "done", ({ code }) => code));
+  };
+  const done = await bench.approve(waiting);
+  assertEquals([done.outcome, resultsOf(done).map(({ result }) => result)], ["pushed", ["promoted", "promoted"]]);
+  assertEquals(codes, Array.from({ length: 8 }, () => "wrong_state"));
+  assertEquals([await price(bench, "shop"), await price(bench, "stats")], [1, 1]);
+});

@@ -1,8 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { writeProgram } from "../../support/programs.ts";
-import { until } from "../engine/bench.ts";
 import { BrokerProcess } from "../engine/broker_process.ts";
-import { agentDoes, DataBench, RAISE, resultsOf } from "./_bench.ts";
+import { agentDoes, DataBench, RAISE } from "./_bench.ts";
 
 const AFTER = [[1, "tea", 300], [2, "coffee", 500], [3, "cocoa", 400], [4, "mate", 350]];
 
@@ -15,22 +13,16 @@ async function startTask(bench: DataBench, broker: BrokerProcess, stage: string)
   return id;
 }
 
-/**
- * Approves, and kills the broker between the approval and the promotion: of what is pushed the store stands still once
- * the code host has that, of data alone from the beginning.
- */
-async function killedBeforePromotion(bench: DataBench, pushes: boolean): Promise<string> {
+/** Approves data alone, and kills the broker while the store stands still, before it is promoted. */
+async function killedBeforePromotion(bench: DataBench): Promise<string> {
   await using broker = new BrokerProcess(bench.broker);
   const id = await startTask(bench, broker, "awaiting_approval");
   const { gate } = await broker.client.task(id);
-  if (pushes) {
-    await writeProgram(`${bench.broker.git.origin}/hooks/post-receive`, `#!/bin/sh\nkill -STOP ${bench.daemon.pid}\n`);
-  } else Deno.kill(bench.daemon.pid, "SIGSTOP");
+  Deno.kill(bench.daemon.pid, "SIGSTOP");
   try {
     const { diff_sha256, second_look } = gate!;
     await broker.client.approve(id, { diff_sha256, acknowledge: second_look });
     await broker.says("task_stage", "pushing");
-    if (pushes) await until(async () => (await bench.broker.branches()).has(`agent/${id}`));
     await broker.kill();
   } finally {
     Deno.kill(bench.daemon.pid, "SIGCONT");
@@ -73,33 +65,9 @@ Deno.test("killed at the gate: data and code wait, and are promoted and pushed w
   await bench.released();
 });
 
-Deno.test("killed between push and promotion: the next broker promotes before it reports the push", async () => {
-  await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt"), serve: false });
-  const id = await killedBeforePromotion(bench, true);
-  await bench.broker.serve();
-  const done = await bench.broker.reaches(id);
-  assertEquals([done.outcome, resultsOf(done)[0]?.result], ["pushed", "promoted"], done.reason);
-  assertEquals(await bench.rows(), AFTER);
-  await bench.released();
-});
-
-Deno.test("killed after the promotion: the next broker finds it done, and does not do it again", async () => {
-  await using bench = await DataBench.start({ script: agentDoes([RAISE], "a.txt"), serve: false });
-  const id = await killedBeforePromotion(bench, true);
-  // What the broker would have done next, without getting to write it down.
-  await bench.store((client) => client.call("promote", { db: "shop", branch: `task-${id}`, onto: "main" }));
-  const before = await bench.branches();
-  await bench.broker.serve();
-  const done = await bench.broker.reaches(id);
-  assertEquals([done.outcome, resultsOf(done)[0]?.result], ["pushed", "promoted"], done.reason);
-  await bench.released();
-  assertEquals(await bench.branches(), before.filter((branch) => branch !== `task-${id}`));
-  assertEquals(await bench.rows(), AFTER);
-});
-
 Deno.test("killed while it promotes data alone: the next broker goes on with what was approved", async () => {
   await using bench = await DataBench.start({ script: agentDoes([RAISE]), serve: false });
-  const id = await killedBeforePromotion(bench, false);
+  const id = await killedBeforePromotion(bench);
   await bench.broker.serve();
   const done = await bench.broker.reaches(id);
   assertEquals(done.outcome, "promoted", done.reason);
