@@ -73,12 +73,12 @@ export class LateStages {
 
   /**
    * Rounds for a task in `pushing` until its change has landed, or waits for a person: a round that failed is followed
-   * by another one after a while, for `push_retry_for` in all. People are told when it comes to wait, and again when it
-   * waits for something else.
+   * by another one after a while, for `push_retry_for` in all. A notification is sent when it comes to wait, and another
+   * one when it waits for something else.
    *
-   * @param told What they were told before.
+   * @param notified What the last notification was about.
    */
-  async #land(task: Task, told?: string): Promise<void> {
+  async #land(task: Task, notified?: string): Promise<void> {
     const { clock, resolved: { settings }, notify } = this.#deps;
     const begun_ms = clock.monotonic();
     for (let pause_ms = FIRST_PAUSE_MS;; pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS)) {
@@ -91,8 +91,8 @@ export class LateStages {
       }
       if (!isWaiting(stage)) return await this.settle(task);
       const news = newsOf(task.record);
-      if (news !== told && !this.#shared.over.aborted) notify?.({ task_id: task.id, repo, instruction, stage });
-      told = news;
+      if (news !== notified) notify?.({ task_id: task.id, repo, instruction, stage });
+      notified = news;
       const left_ms = settings.push_retry_for - (clock.monotonic() - begun_ms);
       if (settings.push_max_retries === 0 || left_ms < pause_ms) return;
       if (!await this.#pause(task, pause_ms)) return;
@@ -229,12 +229,12 @@ export class LateStages {
 
   async #landAgain(task: Task): Promise<void> {
     const { stage } = task.record;
-    const told = isWaiting(stage) ? newsOf(task.record) : undefined;
+    const notified = isWaiting(stage) ? newsOf(task.record) : undefined;
     if (isWaiting(stage)) {
       const { push_max_retries } = this.#deps.resolved.settings;
       if (push_max_retries === 0 || !await this.#begin(task, stage, "the broker started")) return;
     }
-    this.#shared.background.go(() => this.#land(task, told));
+    this.#shared.background.go(() => this.#land(task, notified));
   }
 
   async #restoreStage(task: Task, unpushed: Task[]): Promise<void> {

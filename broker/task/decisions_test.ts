@@ -51,7 +51,7 @@ Deno.test("decide() refuses a decision of what is not in conflict, or has no two
   }
 });
 
-Deno.test("decide() refuses two decisions of one place, whatever they say, and takes a cell's before its row's", () => {
+Deno.test("decide() refuses two decisions of one place, and takes what is named before what is not", () => {
   for (const take of ["ours", "theirs"] as const) {
     for (const db of [{ db: "shop" }, {}]) {
       const one = { ...db, ...place, take: "ours" } as const;

@@ -41,16 +41,16 @@ async function dataCheck(bench: DataBench, { id }: TaskRecord) {
   return checks.find(({ what }) => what === "data")?.detail;
 }
 
-Deno.test("a branch store that is killed between two databases: one has landed, the other waits, both are said", async () => {
+Deno.test("a branch store killed between two databases: one has landed, the other waits and says so", async () => {
   const desktop = await Deno.makeTempDir();
   try {
-    const told = `${desktop}/told`;
+    const shown = `${desktop}/shown`;
     const program = `${desktop}/notify-send`;
-    await writeProgram(program, `#!/bin/sh\necho "$3" >> ${told}\n`);
+    await writeProgram(program, `#!/bin/sh\necho "$3" >> ${shown}\n`);
     const titles = async () => {
       // What is under way is waited for by the stop.
       await bench.broker.broker.stop();
-      return Deno.readTextFileSync(told).trim().split("\n").map((line) => line.replace("taskd: ", ""));
+      return Deno.readTextFileSync(shown).trim().split("\n").map((line) => line.replace("taskd: ", ""));
     };
     await using bench = await start({ programs: { "notify-send": [program] } }, "a.txt");
     const waiting = await bench.toGate(["shop", "stats"]);
@@ -99,7 +99,7 @@ Deno.test("a branch store that is killed between two databases: one has landed, 
 
 for (const file of ["a.txt", undefined]) {
   const what = file === undefined ? "of data alone" : "with code";
-  Deno.test(`a change ${what} of which one database has its half unrecorded is said to have it, and given up so`, async () => {
+  Deno.test(`a change ${what}: a database that has its half unrecorded is not given up`, async () => {
     await using bench = await start({}, file);
     const waiting = await bench.toGate(["shop", "stats"]);
     bench.proxy.onStep = async (request, moment) => {
@@ -133,7 +133,7 @@ for (const file of ["a.txt", undefined]) {
   });
 }
 
-Deno.test("a task that comes back to its gate with one database merged by hand says that it has the change", async () => {
+Deno.test("a gate that is come to again says which database was merged by hand", async () => {
   await using bench = await start({}, "a.txt");
   const waiting = await bench.toGate(["shop", "stats"]);
   await clash(bench);
@@ -149,7 +149,7 @@ Deno.test("a task that comes back to its gate with one database merged by hand s
   assertEquals([done.outcome, await price(bench, "shop"), await price(bench, "stats")], ["pushed", 1, 7], done.reason);
 });
 
-Deno.test("a landing under way is neither denied, killed, approved again nor pushed, and comes to its end", async () => {
+Deno.test("a landing under way is neither denied, killed, approved again nor pushed", async () => {
   await using bench = await start({}, "a.txt");
   const waiting = await bench.toGate(["shop", "stats"]);
   const { id, gate } = waiting;

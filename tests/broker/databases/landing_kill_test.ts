@@ -46,7 +46,7 @@ const CASES: [Base, Moment][] = [
 ];
 
 scaledTest(
-  "a broker killed at any step of a landing: both halves land once, or the data waits and says so",
+  "a broker killed at any step of a landing: both halves land once, or the data waits",
   async (t) => {
     for (const [base, moment] of shortened(CASES, 4)) {
       await t.step(`base ${base}, ${JSON.stringify(moment)}`, () => killedAt(base, moment));
