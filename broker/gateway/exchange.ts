@@ -16,7 +16,7 @@ import { bound, estimated } from "./metering/estimate.ts";
 import { Meter } from "./metering/meter.ts";
 import type { Metered } from "./metering/usage.ts";
 import type { PriceBook } from "./prices.ts";
-import { Redactor } from "./redact.ts";
+import type { Redactor } from "./redact.ts";
 import { Refusal } from "./refusal.ts";
 import type { CheckedBody } from "./fields/mod.ts";
 import type { MatchedRoute } from "./routes.ts";
@@ -163,9 +163,9 @@ export class Exchange {
   }
 
   #pass(incoming: IncomingMessage, credential: Credential): Promise<void> {
-    const { route, limits } = this.#options;
+    const { route, limits, upstream } = this.#options;
     const status = incoming.statusCode ?? 502;
-    const redactor = new Redactor([credential.secret]);
+    const redactor = upstream.redactor(credential);
     this.#incoming = incoming;
     this.#status = status;
     const codings = codingsOf(incoming);

@@ -19,21 +19,33 @@ const MAX_ESCAPE = MAX_BACKSLASHES + 5;
 /** The fewest characters of a secret in base64 that cannot be anything else. */
 const MIN_PACKED = 12;
 
-/** Bytes are searched as text of one character each: engines do that ten times as fast. */
-export class Redactor {
-  readonly #secrets: readonly string[];
-  /** Spellings of the secrets that are looked for as they are. */
-  readonly #literals: readonly string[];
-  readonly #longest: number;
-  #lower: Redactor | undefined;
-  /** The end of what came, as it came and as it passes: a secret may begin in another one's end. */
-  #held: { raw: Buffer; clean: Buffer } = { raw: NOTHING, clean: NOTHING };
+/** Secrets in the spellings that are looked for; made once for many answers. */
+export class SecretForms {
+  readonly secrets: readonly string[];
+  /** Spellings that are looked for as they are. */
+  readonly literals: readonly string[];
+  readonly longest: number;
+  /** The same in small letters, for names. */
+  readonly small: { readonly secrets: readonly string[]; readonly literals: readonly string[] };
 
   constructor(secrets: readonly string[]) {
     const bytes = secrets.filter((secret) => secret !== "").map((secret) => Buffer.from(secret));
-    this.#secrets = bytes.map((secret) => secret.toString("latin1"));
-    this.#literals = bytes.flatMap((secret) => [secret.toString("latin1"), ...packed(secret)]);
-    this.#longest = Math.max(0, ...this.#literals.map(({ length }) => length));
+    this.secrets = bytes.map((secret) => secret.toString("latin1"));
+    this.literals = bytes.flatMap((secret) => [secret.toString("latin1"), ...packed(secret)]);
+    this.longest = Math.max(0, ...this.literals.map(({ length }) => length));
+    const small = (texts: readonly string[]) => texts.map((text) => text.toLowerCase());
+    this.small = { secrets: small(this.secrets), literals: small(this.literals) };
+  }
+}
+
+/** Bytes are searched as text of one character each: engines do that ten times as fast. */
+export class Redactor {
+  readonly #forms: SecretForms;
+  /** The end of what came, as it came and as it passes: a secret may begin in another one's end. */
+  #held: { raw: Buffer; clean: Buffer } = { raw: NOTHING, clean: NOTHING };
+
+  constructor(forms: SecretForms) {
+    this.#forms = forms;
   }
 
   /** The next bytes that may pass; possibly none. */
@@ -42,7 +54,7 @@ export class Redactor {
     const { raw, clean } = this.#held;
     const buffer = raw.length === 0 ? came : joined(raw, came);
     const text = buffer.toString("latin1");
-    const ranges = this.#ranges(text);
+    const ranges = rangesOf(text, this.#forms);
     const shown = ranges.length === 0 && raw.length === 0 ? came : joined(clean, came);
     for (const [start, end] of ranges) shown.fill(BLOT, start, end);
     const passing = buffer.length - this.#beginning(text);
@@ -59,7 +71,7 @@ export class Redactor {
 
   /** A header's value; its characters are bytes. */
   text(text: string): string {
-    const ranges = this.#ranges(text);
+    const ranges = rangesOf(text, this.#forms);
     if (ranges.length === 0) return text;
     const bytes = Buffer.from(text, "latin1");
     for (const [start, end] of ranges) bytes.fill(BLOT, start, end);
@@ -68,40 +80,20 @@ export class Redactor {
 
   /** Whether a header's name has it; names are compared without regard to case. */
   hasSecret(name: string): boolean {
-    this.#lower ??= new Redactor(this.#literals.map((literal) => literal.toLowerCase()));
-    return this.#lower.#ranges(name.toLowerCase()).length > 0;
-  }
-
-  #ranges(text: string): [number, number][] {
-    const ranges: [number, number][] = [];
-    for (const literal of this.#literals) {
-      for (let at = text.indexOf(literal); at >= 0; at = text.indexOf(literal, at + 1)) {
-        ranges.push([at, at + literal.length]);
-      }
-    }
-    if (!/\\[u/]|%|&#/.test(text)) return ranges;
-    for (const secret of this.#secrets) {
-      const first = secret.charCodeAt(0);
-      for (let at = 0; at < text.length; at++) {
-        if (!begins(text.charCodeAt(at), first)) continue;
-        const end = escapedEnd(text, at, secret);
-        if (end > 0) ranges.push([at, end]);
-      }
-    }
-    return ranges;
+    return rangesOf(name.toLowerCase(), this.#forms.small).length > 0;
   }
 
   /** How many characters at the end could begin a secret. */
   #beginning(text: string): number {
     let held = 0;
-    for (const literal of this.#literals) {
+    for (const literal of this.#forms.literals) {
       let at = text.indexOf(literal[0]!, Math.max(0, text.length - literal.length + 1));
       while (at >= 0 && !literal.startsWith(text.slice(at))) at = text.indexOf(literal[0]!, at + 1);
       if (at >= 0) held = Math.max(held, text.length - at);
     }
-    const far = text.slice(-this.#longest * MAX_ESCAPE);
-    const end = /[\\%&]/.test(far) ? far : text.slice(-this.#longest);
-    for (const secret of this.#secrets) {
+    const far = text.slice(-this.#forms.longest * MAX_ESCAPE);
+    const end = /[\\%&]/.test(far) ? far : text.slice(-this.#forms.longest);
+    for (const secret of this.#forms.secrets) {
       const first = secret.charCodeAt(0);
       for (let at = 0; at < end.length - held; at++) {
         if (begins(end.charCodeAt(at), first) && escapedEnd(end, at, secret) === UNDECIDED) held = end.length - at;
@@ -109,6 +101,25 @@ export class Redactor {
     }
     return held;
   }
+}
+
+function rangesOf(text: string, { secrets, literals }: Pick<SecretForms, "secrets" | "literals">): [number, number][] {
+  const ranges: [number, number][] = [];
+  for (const literal of literals) {
+    for (let at = text.indexOf(literal); at >= 0; at = text.indexOf(literal, at + 1)) {
+      ranges.push([at, at + literal.length]);
+    }
+  }
+  if (!/\\[u/]|%|&#/.test(text)) return ranges;
+  for (const secret of secrets) {
+    const first = secret.charCodeAt(0);
+    for (let at = 0; at < text.length; at++) {
+      if (!begins(text.charCodeAt(at), first)) continue;
+      const end = escapedEnd(text, at, secret);
+      if (end > 0) ranges.push([at, end]);
+    }
+  }
+  return ranges;
 }
 
 function begins(code: number, first: number): boolean {

@@ -9,6 +9,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { type Lane, laneText } from "../agents.ts";
 import { type HeaderMap, requestHeaders } from "./headers.ts";
 import type { AuthMode } from "./lease.ts";
+import { Redactor, SecretForms } from "./redact.ts";
 import { Refusal } from "./refusal.ts";
 import { type MatchedRoute, upstreamPath } from "./routes.ts";
 
@@ -51,6 +52,8 @@ export class Upstream {
     "https:": new HttpsAgent({ keepAlive: true, maxFreeSockets: MAX_IDLE_CONNECTIONS, timeout: IDLE_CONNECTION_MS }),
   };
 
+  #forms: { secret: string; forms: SecretForms } | undefined;
+
   constructor(lane: Lane, options: UpstreamOptions) {
     this.#lane = lane;
     this.#options = options;
@@ -70,6 +73,12 @@ export class Upstream {
 
   renewed(rejected: Credential): Promise<Credential> {
     return this.#renewal((source) => source.renew(rejected));
+  }
+
+  /** What keeps a credential out of one answer. */
+  redactor({ secret }: Credential): Redactor {
+    if (this.#forms?.secret !== secret) this.#forms = { secret, forms: new SecretForms([secret]) };
+    return new Redactor(this.#forms.forms);
   }
 
   send(route: MatchedRoute, options: SendOptions): ClientRequest {
