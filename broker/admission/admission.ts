@@ -12,7 +12,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import { agentOf, type Lane, laneText } from "../agents.ts";
 import type { CeilingView } from "../api/wire.ts";
-import { isSpent, usdText } from "../gateway/usd_limit.ts";
+import { isBeyond, isSpent, usdText } from "../gateway/usd_limit.ts";
 import type { AuthMode, Settlement } from "../gateway/lease.ts";
 import { authOf, type Settings } from "../settings/settings.ts";
 import type { SpendFigures, TaskRecord } from "../task/schema.ts";
@@ -83,6 +83,8 @@ export class Admission {
   readonly #aggregate: Aggregate;
   readonly #claims = new Map<string, Claim>();
   readonly #in_slots = new Set<Claim>();
+  /** What running requests may cost, where that is held against the ceilings; with a key, by lane, and in all. */
+  readonly #held_usd = new Map<Lane | "all", number>();
 
   private constructor(settings: AdmissionSettings, ceiling: GlobalCeiling, aggregate: Aggregate) {
     this.#settings = settings;
@@ -225,8 +227,56 @@ export class Admission {
     return claim;
   }
 
+  /**
+   * Holds what a request may cost against the ceilings, until {@linkcode settled} has its figures or {@linkcode release}
+   * gives it up. Says which ceiling has no room for it, and then holds nothing.
+   */
+  hold({ lane, auth }: Pick<StartRequest, "lane" | "auth">, usd: number): string | undefined {
+    const { aggregate_budget_usd, global_budget_usd } = this.#settings;
+    if (this.#aggregate.enabled && auth === "api_key") {
+      const full = this.#full("aggregate_budget_usd", aggregate_budget_usd, {
+        spent_usd: this.#aggregate.spent(lane),
+        held_usd: this.#held_usd.get(lane) ?? 0,
+        usd,
+      });
+      if (full !== undefined) return full;
+    }
+    if (global_budget_usd > 0) {
+      const { usd: limb, spent_usd } = this.#ceiling.view();
+      if (limb.blocked) return limb.reason;
+      const held_usd = this.#held_usd.get("all") ?? 0;
+      const full = this.#full("global_budget_usd", global_budget_usd, { spent_usd, held_usd, usd });
+      if (full !== undefined) return full;
+    }
+    this.#hold({ lane, auth }, usd);
+    return undefined;
+  }
+
+  release(of: Pick<StartRequest, "lane" | "auth">, usd: number): void {
+    this.#hold(of, -usd);
+  }
+
+  #hold({ lane, auth }: Pick<StartRequest, "lane" | "auth">, usd: number): void {
+    for (const key of auth === "api_key" ? [lane, "all"] as const : ["all"] as const) {
+      this.#held_usd.set(key, Math.max(0, (this.#held_usd.get(key) ?? 0) + usd));
+    }
+  }
+
+  #full(
+    setting: string,
+    budget_usd: number,
+    { spent_usd, held_usd, usd }: { spent_usd: number; held_usd: number; usd: number },
+  ): string | undefined {
+    if (!isBeyond(spent_usd + held_usd + usd, budget_usd)) return undefined;
+    return `${usdText(spent_usd)} spent, ${usdText(held_usd)} held by running requests and ${
+      usdText(usd)
+    } that this one ` +
+      `may cost exceed ${usdText(budget_usd)}; wait, or raise ${setting}`;
+  }
+
   /** Counts a settled request; for the gateway's `onSettled`. */
-  settled({ task_id, lane, auth, usd, unmetered }: Settlement): void {
+  settled({ task_id, lane, auth, usd, unmetered, held_usd }: Settlement): void {
+    if (held_usd > 0) this.release({ lane, auth }, held_usd);
     if (auth === "api_key") this.#aggregate.add(lane, usd);
     // A lease ends before its task does, so that nothing is settled afterwards.
     const claim = this.#claims.get(task_id);

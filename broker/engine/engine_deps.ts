@@ -88,7 +88,7 @@ export interface EngineDeps {
   gateway: { lease(options: LeaseOptions): GatewayLease };
   gateway_url: string;
   proxy: Pick<EgressProxy, "admit">;
-  admission: Pick<Admission, "claim" | "adopt" | "settled" | "ceiling">;
+  admission: Pick<Admission, "claim" | "adopt" | "settled" | "ceiling" | "hold" | "release">;
   credentials: CredentialSources;
   /** Looks repositories up for those who submit over the network. */
   dialer: Pick<Dialer, "addresses">;

@@ -209,7 +209,7 @@ export class TaskWork {
   }
 
   async #runAgent(setup: SetupResult | undefined): Promise<void> {
-    const { gateway, runtime, resolved: { settings } } = this.#deps;
+    const { admission, gateway, runtime, resolved: { settings } } = this.#deps;
     const { agent: { lane }, auth } = this.#plan;
     const from = this.task.record.stage === "setting_up" ? "setting_up" : "staging";
     await this.#to({ from, to: "running" });
@@ -229,6 +229,12 @@ export class TaskWork {
       max_request_cost_usd: settings.max_request_cost_usd,
       max_requests: settings.task_max_requests,
       allow_tools: [...settings.allow_vendor_tools, ...(lane === "compat" ? settings.compat.allow_fields : [])],
+      ...settings.budget_mode === "soft" ? {} : {
+        strict: {
+          hold: (usd) => admission.hold({ lane, auth }, usd),
+          release: (usd) => admission.release({ lane, auth }, usd),
+        },
+      },
       onSpend: (spend) => this.#note(spend),
     });
     this.#noted = figures(lease.spend());

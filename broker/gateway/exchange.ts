@@ -296,6 +296,7 @@ export class Exchange {
       ending,
       usd,
       unmetered,
+      held_usd: claim.held_usd,
       metered,
       duration_ms: clock.monotonic() - this.#started_ms,
     };

@@ -16,6 +16,7 @@ import { BodyMemory, ClientGone, readJsonBody } from "./body.ts";
 import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits } from "./exchange.ts";
 import { presentedToken } from "./headers.ts";
 import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, TaskLease, tokenDigest } from "./lease.ts";
+import { bound } from "./metering/estimate.ts";
 import type { PriceBook } from "./prices.ts";
 import { Refusal } from "./refusal.ts";
 import { type MatchedRoute, matchRoute } from "./routes.ts";
@@ -175,8 +176,12 @@ export class Gateway {
     });
     const { prices } = this.#options;
     if (lease.ending.signal.aborted) throw new Refusal("unauthorized", "The task of this token has ended");
-    // A model without a price never meets the budget; its requests are counted.
-    if (route.row.usage && checked && prices.priceOf(lane, checked.model)) claim.reserve();
+    if (route.row.usage && checked) {
+      // A model without a price never meets the budget; its requests are counted.
+      const most = { ...checked, body_bytes: body.bytes.length };
+      const bound_usd = prices.boundOf(lane, checked.model, bound(most));
+      if (bound_usd !== undefined) claim.reserve(bound_usd);
+    }
     const exchange = new Exchange({
       lease,
       claim,

@@ -33,8 +33,18 @@ export interface LeaseOptions {
   max_requests: number;
   /** What vendors may do in the agent's stead, and fields that may pass, by the names that refusals give. */
   allow_tools?: readonly string[];
+  /** Holds the most that each request may cost against the budget, and against these; absent for `budget_mode: soft`. */
+  strict?: Ceilings;
   /** Called after each settlement, with the figures as they then are. */
   onSpend?: (spend: Spend) => void;
+}
+
+/** What bounds all tasks together. */
+export interface Ceilings {
+  /** Holds USD until the settlement that names them, or says why there is no room. */
+  hold(usd: number): string | undefined;
+  /** Gives up what a request that never went out held. */
+  release(usd: number): void;
 }
 
 export interface Spend {
@@ -66,6 +76,8 @@ export interface Settlement {
   ending: Ending;
   usd: number;
   unmetered: boolean;
+  /** USD that were held against the ceilings for it, and are free now. */
+  held_usd: number;
   metered: Metered | undefined;
   duration_ms: number;
 }
@@ -73,8 +85,13 @@ export interface Settlement {
 /** A claim on a lease, from the arrival of a request to its settlement. */
 export interface Claim {
   readonly settled: boolean;
-  /** Reserves what a request of a priced model may cost; throws a refusal when the budget has no room for it. */
-  reserve(): void;
+  /** USD held against the ceilings. */
+  readonly held_usd: number;
+  /**
+   * Reserves what a request of a priced model may cost, `bound_usd` at most; throws a refusal when the budget, or with
+   * `strict` a ceiling, has no room for it.
+   */
+  reserve(bound_usd: number): void;
   /** From now on the request counts, however it ends. */
   markSent(): void;
   /** Ends the claim and books the settlement; a second call does nothing. */
@@ -147,13 +164,20 @@ export class TaskLease {
 
   #place(): Claim {
     let reserved_usd = 0;
+    let held_usd = 0;
     let is_sent = false;
     let is_settled = false;
     return {
       get settled() {
         return is_settled;
       },
-      reserve: () => void (reserved_usd = this.#reserve()),
+      get held_usd() {
+        return held_usd;
+      },
+      reserve: (bound_usd) => {
+        reserved_usd = this.#reserve(bound_usd);
+        held_usd = this.#holdCeilings(bound_usd);
+      },
       markSent: () => void (is_sent = true),
       settle: (settlement) => {
         if (is_settled) return;
@@ -165,28 +189,39 @@ export class TaskLease {
         if (is_settled || is_sent) return;
         is_settled = true;
         this.#requests--;
+        if (held_usd > 0) this.options.strict?.release(held_usd);
         this.#leave(reserved_usd);
       },
     };
   }
 
-  #reserve(): number {
-    const { auth, budget_usd, max_request_cost_usd } = this.options;
+  #reserve(bound_usd: number): number {
+    const { auth, budget_usd, max_request_cost_usd, strict } = this.options;
     if (auth === "subscription") return 0;
     if (budget_usd <= 0) {
       throw new Refusal("budget_exhausted", "The task's budget is $0; raise task_budget_usd");
     }
-    if (max_request_cost_usd <= 0) return 0;
+    const usd = Math.max(max_request_cost_usd, strict ? bound_usd : 0);
+    if (usd <= 0) return 0;
     const committed = this.#usd + this.#reserved_usd;
-    if (isBeyond(committed + max_request_cost_usd, budget_usd)) {
+    if (isBeyond(committed + usd, budget_usd)) {
       const sum = `${usdText(this.#usd)} spent, ${usdText(this.#reserved_usd)} reserved by running requests and ` +
-        `${usdText(max_request_cost_usd)} for this one exceed ${usdText(budget_usd)}`;
+        `${usdText(usd)} for this one exceed ${usdText(budget_usd)}`;
       // What others reserved may yet be freed.
       if (this.#reserved_usd > 0) throw new Refusal("in_flight_cap", `${sum}; wait for them`);
-      throw new Refusal("budget_exhausted", `${sum}; raise task_budget_usd or lower max_request_cost_usd`);
+      const lower = strict ? ", ask for fewer tokens or set budget_mode: soft" : " or lower max_request_cost_usd";
+      throw new Refusal("budget_exhausted", `${sum}; raise task_budget_usd${lower}`);
     }
-    this.#reserved_usd += max_request_cost_usd;
-    return max_request_cost_usd;
+    this.#reserved_usd += usd;
+    return usd;
+  }
+
+  #holdCeilings(bound_usd: number): number {
+    const { strict } = this.options;
+    if (strict === undefined || bound_usd <= 0) return 0;
+    const refusal = strict.hold(bound_usd);
+    if (refusal !== undefined) throw new Refusal("budget_exhausted", refusal);
+    return bound_usd;
   }
 
   #book({ usd, unmetered, metered }: Settlement): void {

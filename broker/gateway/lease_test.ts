@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
 import fc from "../../tests/packages/fast_check.ts";
 import { systemRandom } from "../../lib/clock.ts";
 import { type Claim, type LeaseOptions, type Settlement, TaskLease } from "./lease.ts";
@@ -25,6 +25,7 @@ function settlement(usd: number): Settlement {
     ending: "complete",
     usd,
     unmetered: false,
+    held_usd: 0,
     metered: undefined,
     duration_ms: 1,
   };
@@ -45,7 +46,7 @@ Deno.test("whatever order requests begin and end in, no cap is passed and every 
         try {
           const claim = lease.claim();
           try {
-            claim.reserve();
+            claim.reserve(0.5);
             running.push(claim);
           } catch (error) {
             claim.withdraw();
@@ -90,7 +91,7 @@ Deno.test("a budget has room for what adds up to it, and is spent by it, in any 
       );
       for (let n = 0; n < requests; n++) {
         const claim = lease.claim();
-        claim.reserve();
+        claim.reserve(0.5);
         claim.settle(settlement(dime));
       }
       assertEquals(assertThrows(() => lease.claim(), Refusal).code, "budget_exhausted", `${requests}`);
@@ -117,4 +118,45 @@ Deno.test("a lease that ends admits nothing, and is idle once what runs has sett
   claim.settle(settlement(0.1));
   await waiting;
   assertEquals([lease.spend().usd, lease.spend().in_flight], [0.1, 0]);
+});
+
+Deno.test("with strict, what requests may cost never exceeds the budget or a ceiling, and all is given back", () => {
+  const step = fc.record({
+    act: fc.constantFrom("begin", "settle", "withdraw"),
+    usd: fc.double({ min: 0.01, max: 1.5, noNaN: true }),
+    part: fc.double({ min: 0, max: 1, noNaN: true }),
+  });
+  fc.assert(fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+    let held = 0;
+    const strict = {
+      hold: (usd: number) => held + usd > 1.6 ? "no room" : void (held += usd),
+      release: (usd: number) => void (held -= usd),
+    };
+    const { lease } = TaskLease.create({ ...OPTIONS, max_request_cost_usd: 0, strict }, systemRandom);
+    const running: { claim: Claim; usd: number }[] = [];
+    for (const { act, usd, part } of steps) {
+      const first = act === "begin" ? undefined : running.shift();
+      if (first === undefined) {
+        if (act !== "begin") continue;
+        let claim: Claim | undefined;
+        try {
+          claim = lease.claim();
+          claim.reserve(usd);
+          running.push({ claim, usd });
+        } catch (error) {
+          assert(error instanceof Refusal);
+          claim?.withdraw();
+        }
+      } else if (act === "settle") {
+        first.claim.settle({ ...settlement(first.usd * part), held_usd: first.claim.held_usd });
+        held -= first.claim.held_usd;
+      } else first.claim.withdraw();
+      const may_cost = running.reduce((sum, each) => sum + each.usd, 0);
+      assert(lease.spend().usd + may_cost <= OPTIONS.budget_usd + 1e-6, "the budget holds, whatever they cost");
+      assertAlmostEquals(held, may_cost, 1e-6);
+      assert(held <= 1.6 + 1e-6);
+    }
+    for (const { claim } of running) claim.withdraw();
+    assertAlmostEquals(held, 0, 1e-6);
+  }));
 });

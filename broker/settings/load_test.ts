@@ -24,6 +24,7 @@ Deno.test("the defaults are the contract's", async () => {
     default_agent: "agent_a",
     default_model: "",
     task_budget_usd: 2,
+    budget_mode: "soft",
     task_max_inflight: 1,
     max_request_cost_usd: 0,
     task_max_requests: 0,

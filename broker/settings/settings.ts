@@ -31,6 +31,7 @@ const whenOne = (value: boolean) => (text: string) => text === "1" ? value : und
 const AUTH = choice(["api_key", "subscription"]);
 const AGENT = choice(AGENTS.map(({ name }) => name), new Map(AGENTS.map(({ label, name }) => [label, name])));
 const ON_MOVED_BASE = choice(["merge", "promote_only"]);
+const BUDGET_MODE = choice(["soft", "strict"]);
 const RUNTIME = choice(["auto", "podman", "docker", "container", "deno"]);
 const USD = decimal("USD", 1_000_000);
 const COUNT = integer(0, 1_000_000_000);
@@ -66,6 +67,13 @@ const TABLE = {
     env: "TASKD_TASK_BUDGET_USD",
     doc: "Soft cap on what a task spends, metered after the fact: at most task_max_inflight requests overshoot it. " +
       "With api_key only.",
+  },
+  budget_mode: {
+    value: BUDGET_MODE,
+    built_in: "soft",
+    doc:
+      "With `strict`, a request goes out only if the most that it could cost has room in the task's budget and under " +
+      "the ceilings; what it did cost takes its place. A model without a price is not bounded.",
   },
   task_max_inflight: {
     value: COUNT,

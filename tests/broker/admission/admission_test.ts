@@ -291,3 +291,26 @@ Deno.test("a task found at the gate counts once, in flight, and keeps what it ha
   const line = site.lines().findLast((line) => line.task_id === id)!;
   assertEquals([line.usd, line.usd_trusted, line.outcome], [2, false, "denied"]);
 });
+
+Deno.test("what running requests may cost is held against both ceilings until its figures are known", async () => {
+  await using site = await Site.make({ max_concurrent_tasks: 9, aggregate_budget_usd: 2, global_budget_usd: 3 });
+  const [a, b] = [START, { ...START, lane: "vendor_b" as const }];
+  const { id } = site.begin();
+  assertEquals(site.admission.hold(a, 1.5), undefined);
+  assertStringIncludes(site.admission.hold(a, 0.6)!, "aggregate_budget_usd");
+  assertEquals(site.admission.hold(b, 1.5), undefined);
+  const full = site.admission.hold(b, 0.1)!;
+  for (const part of ["$0.00 spent", "$3.00 held", "$0.10", "exceed $3.00", "global_budget_usd"]) {
+    assertStringIncludes(full, part);
+  }
+  // It cost less: the rest is free again.
+  site.admission.settled(settlement(id, 0.25, { held_usd: 1.5 }));
+  assertEquals(site.admission.hold(a, 1.2), undefined);
+  assertStringIncludes(site.admission.hold(a, 0.6)!, "$0.25 spent");
+  site.admission.release(a, 1.2);
+  site.admission.release(b, 1.5);
+  assertEquals(site.admission.hold(a, 1.75), undefined);
+  // A subscription counts under the global ceiling alone.
+  assertEquals(site.admission.hold({ ...a, auth: "subscription" }, 1), undefined);
+  assertStringIncludes(site.admission.hold({ ...a, auth: "subscription" }, 0.1)!, "global_budget_usd");
+});

@@ -49,6 +49,7 @@ export function settlement(task_id: string, usd: number, more: Partial<Settlemen
     ending: "complete",
     usd,
     unmetered: false,
+    held_usd: 0,
     metered: undefined,
     duration_ms: 1,
     ...more,

@@ -223,3 +223,34 @@ Deno.test("a stream without its last frame costs the larger of what was seen and
     assertEquals([name, spend.unmetered_requests], [name, 1]);
   }
 });
+
+Deno.test("with strict, only what surely has room goes out, and what it cost takes its place", async () => {
+  await using gate = await harness(json(ANTHROPIC.message));
+  const held: number[] = [];
+  let room_usd = 1;
+  const strict = {
+    hold: (usd: number) => usd > room_usd ? `no room for ${usd} under a ceiling` : void held.push(usd),
+    release: () => {},
+  };
+  const lease = gate.lease("vendor_a", { budget_usd: 0.1, strict });
+  const post = async (max_tokens: number) => {
+    const response = await gate.post(lease, "/v1/messages", { ...BODIES.messages, max_tokens });
+    const { code, detail } = await response.json();
+    return [response.status, code, detail] as const;
+  };
+  const [status, code, detail] = await post(7000);
+  assertEquals([status, code], [402, "budget_exhausted"]);
+  assert(detail.includes("budget_mode: soft"), detail);
+  assertEquals([gate.vendor.seen.length, lease.spend().requests], [0, 0], "no byte goes out");
+  assertEquals((await post(5000))[0], 200);
+  assertAlmostEquals(lease.spend().usd, ANTHROPIC.message_usd, 1e-12, "not what it could have cost");
+  assertAlmostEquals(held[0]!, gate.settled[0]!.held_usd, 1e-12);
+  assert(held[0]! > 0.075 && held[0]! < 0.077, "every byte and max_tokens at the dearest rates");
+  // What is left has no room for as much again.
+  assertEquals((await post(5000)).slice(0, 2), [402, "budget_exhausted"]);
+  assertEquals((await post(4500))[0], 200);
+  room_usd = 0;
+  const other = gate.lease("vendor_a", { budget_usd: 1, strict });
+  const refused = await gate.post(other, "/v1/messages", BODIES.messages);
+  assertEquals([refused.status, (await refused.json()).detail.includes("under a ceiling")], [402, true]);
+});
