@@ -35,6 +35,19 @@ Deno.test("a task that crosses the global ceiling finishes; only new tasks are r
   assertStringIncludes(metrics, 'taskd_broker_starts_refused_total{code="ceiling_reached"} 1\n');
 });
 
+Deno.test("with budget_mode: strict nothing goes out that a ceiling has no room for", async () => {
+  const config = (usd: number) => `budget_mode: strict\ntask_budget_usd: 100\nglobal_budget_usd: ${usd}\n`;
+  {
+    await using bench = await BrokerBench.start({ config: config(0.0001) });
+    const { id } = await bench.submit();
+    const { outcome, spend } = await bench.reaches(id);
+    assertEquals([outcome, spend?.requests, bench.engine.ceiling().spent_usd], ["agent_failed", 0, 0]);
+  }
+  await using bench = await BrokerBench.start({ config: config(100), script: [...ONE_CHANGE, ...ONE_CHANGE] });
+  for (let task = 0; task < 2; task++) await bench.pushed();
+  assert(bench.engine.ceiling().spent_usd < 1, "what was held is free again");
+});
+
 longTest("a task at the gate is one start before and after the broker starts again, and at its end", async () => {
   await using bench = await BrokerBench.start({ config: "global_max_tasks: 2\n" });
   const { id } = await bench.submit();
