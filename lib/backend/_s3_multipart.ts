@@ -64,7 +64,7 @@ async function inParts(
     const parts: S3Part[] = [];
     await inParallel(jobs(upload), at_once, async (job) => void parts.push(await calls.repeated(job)));
     parts.sort((a, b) => a.PartNumber - b.PartNumber);
-    return await decide(objects, write, (condition) => objects.complete(write.key, upload, parts, condition));
+    return await decide(objects, write, () => objects.complete(write.key, upload, parts));
   } catch (error) {
     // A failure to abort is ignored: the bucket's lifecycle rule removes what stays.
     await objects.abandon(write.key, upload).catch(() => {});

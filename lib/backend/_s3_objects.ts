@@ -223,10 +223,9 @@ export class S3Objects {
   }
 
   /** Makes an object of the parts; returns its etag. */
-  async complete(key: string, upload: string, parts: S3Part[], condition?: Condition): Promise<string> {
+  async complete(key: string, upload: string, parts: S3Part[]): Promise<string> {
     const command = new this.sdk.CompleteMultipartUploadCommand({
       ...this.#at(key),
-      ...conditionOf(condition),
       UploadId: upload,
       MultipartUpload: { Parts: parts },
     });

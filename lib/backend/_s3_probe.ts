@@ -33,29 +33,6 @@ export async function probeS3(objects: S3Objects, url: string, random: RandomByt
   }
 }
 
-/** Tries whether a multipart upload can be create-only, which only uploads of unknown length need. */
-export async function probeMultipartCreate(objects: S3Objects, random: RandomBytes): Promise<boolean> {
-  const key = `${RESERVED_PART}/probe-${randomHex(random, 12)}/parts`;
-  const { calls } = objects;
-  try {
-    const mark = randomHex(random, 16);
-    await decide(objects, { key, mark }, () => objects.write(key, text("first"), { mark }));
-    const upload = await calls.repeated(() => objects.begin(key, randomHex(random, 16)));
-    try {
-      const part = await calls.repeated(() => objects.uploadPart(key, upload, 1, text("second")));
-      await objects.complete(key, upload, [part], "new");
-      return false;
-    } catch (error) {
-      if (!(error instanceof S3Failure) || error.unsure) throw error;
-      return error.status === 412 || error.status === 409;
-    } finally {
-      await objects.abandon(key, upload).catch(() => {});
-    }
-  } finally {
-    await calls.repeated(() => objects.remove(key)).catch(() => {});
-  }
-}
-
 class Probe {
   readonly #objects: S3Objects;
   readonly #url: string;

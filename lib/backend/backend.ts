@@ -118,7 +118,7 @@ export interface Backend {
   /** Size of an object. */
   head(key: string): Promise<ObjectInfo>;
   /** Writes if the key does not exist, else `precondition_failed`. Returns the etag. */
-  create(key: string, body: Body): Promise<string>;
+  create(key: string, bytes: Uint8Array): Promise<string>;
   /** Writes if the object's etag is `etag`, else `precondition_failed` (also when it is missing). Returns the new etag. */
   replace(key: string, bytes: Uint8Array, etag: string, options?: ReplaceOptions): Promise<string>;
   /** Writes whatever was there. */

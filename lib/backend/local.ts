@@ -108,8 +108,8 @@ export class LocalBackend implements Backend {
     return this.#read(key, ({ size }) => ({ key, size }));
   }
 
-  create(key: string, body: Body): Promise<string> {
-    return this.#write(key, "new", (temporary) => stageBody(temporary, key, body));
+  create(key: string, bytes: Uint8Array): Promise<string> {
+    return this.#write(key, "new", (temporary) => stageBody(temporary, key, bytes));
   }
 
   replace(key: string, bytes: Uint8Array, etag: string, options: ReplaceOptions = {}): Promise<string> {

@@ -199,7 +199,7 @@ Deno.test("open() sweeps what dead writers left over an hour ago, and nothing of
       await go.promise;
       yield bytes(1000);
     }
-    const writing = backend.create("slow", slow());
+    const writing = backend.put("slow", slow());
     await started.promise;
     const later = (hours: number) => ({
       now: () => Date.now() + hours * 3_600_000,

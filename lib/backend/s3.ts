@@ -17,7 +17,7 @@ import { failureError, S3Failure } from "./_s3_failure.ts";
 import { copyParts, inPieces, uploadParts } from "./_s3_multipart.ts";
 import { type Condition, type S3Download, S3Objects } from "./_s3_objects.ts";
 import { configOf, placeOf, type S3BackendOptions } from "./_s3_options.ts";
-import { probeMultipartCreate, probeS3 } from "./_s3_probe.ts";
+import { probeS3 } from "./_s3_probe.ts";
 import { decide, missing, removeIfMatch } from "./_s3_write.ts";
 
 export type { S3Deadlines } from "./_s3_calls.ts";
@@ -42,7 +42,6 @@ export class S3Backend implements Backend {
   readonly #random: RandomBytes;
   readonly #part_bytes: number;
   readonly #single_copy_bytes: number;
-  #multipart_create: Promise<boolean> | undefined;
 
   private constructor(
     url: string,
@@ -150,8 +149,8 @@ export class S3Backend implements Backend {
     return { key, size: found.size };
   }
 
-  create(key: string, body: Body): Promise<string> {
-    return this.#write(key, body, "new");
+  create(key: string, bytes: Uint8Array): Promise<string> {
+    return this.#write(key, bytes, "new");
   }
 
   replace(key: string, bytes: Uint8Array, etag: string): Promise<string> {
@@ -159,7 +158,20 @@ export class S3Backend implements Backend {
   }
 
   async put(key: string, body: Body): Promise<void> {
-    await this.#write(key, body);
+    if (body instanceof Uint8Array && body.length <= SINGLE_BYTES) return void await this.#write(key, body);
+    parseKey(key);
+    const pieces = inPieces(body instanceof Uint8Array ? once(body) : body, this.#part_bytes);
+    try {
+      const { value = new Uint8Array() } = await pieces.next();
+      if (value.length < this.#part_bytes) await this.#write(key, value);
+      else await uploadParts(this.#objects, { key, mark: this.#mark() }, joined(value, pieces));
+    } catch (error) {
+      if (!(error instanceof S3Failure)) throw error;
+      throw failureError(error, key, "write");
+    } finally {
+      // In any case: the source may hold a file open until then.
+      await pieces.return(undefined);
+    }
   }
 
   async delete(key: string, options: { if_match?: string } = {}): Promise<void> {
@@ -216,47 +228,16 @@ export class S3Backend implements Backend {
     return randomHex(this.#random, 16);
   }
 
-  async #write(key: string, body: Body, condition?: Condition): Promise<string> {
+  /** Writes an object in one request. */
+  async #write(key: string, bytes: Uint8Array, condition?: Condition): Promise<string> {
     parseKey(key);
-    const objects = this.#objects;
-    const write = { key, mark: this.#mark(), ...(condition === undefined ? {} : { condition }) };
-    const single = (bytes: Uint8Array) =>
-      decide(objects, write, (under) => {
-        return objects.write(key, bytes, { mark: write.mark, ...(under === undefined ? {} : { condition: under }) });
-      });
-    if (body instanceof Uint8Array && (body.length <= SINGLE_BYTES || typeof condition === "object")) {
-      return await single(body);
-    }
-    const chunks = body instanceof Uint8Array ? once(body) : body;
-    const pieces = inPieces(chunks, this.#part_bytes);
-    try {
-      const first = await pieces.next();
-      if (first.done) return await single(new Uint8Array());
-      if (first.value.length < this.#part_bytes) return await single(first.value);
-      if (condition === "new") await this.#beforeMultipartCreate(key);
-      return await uploadParts(objects, write, joined(first.value, pieces));
-    } catch (error) {
-      if (!(error instanceof S3Failure)) throw error;
-      throw failureError(error, key, "write");
-    } finally {
-      // In any case: the source may hold a file open until then.
-      await pieces.return(undefined);
-    }
-  }
-
-  /** Where a server cannot make a multipart upload create-only, checks at least that no object is there. */
-  async #beforeMultipartCreate(key: string): Promise<void> {
-    this.#multipart_create ??= probeMultipartCreate(this.#objects, this.#random);
-    let able: boolean;
-    try {
-      able = await this.#multipart_create;
-    } catch (error) {
-      this.#multipart_create = undefined;
-      throw error;
-    }
-    if (!able && await this.#objects.calls.repeated(() => this.#objects.inspect(key)) !== undefined) {
-      throw new BackendError("precondition_failed", key, `${key} exists already`);
-    }
+    const mark = this.#mark();
+    const write = { key, mark, ...(condition === undefined ? {} : { condition }) };
+    return await decide(
+      this.#objects,
+      write,
+      (under) => this.#objects.write(key, bytes, { mark, ...(under === undefined ? {} : { condition: under }) }),
+    );
   }
 
   async #inspect(key: string): Promise<{ size: number; etag: string }> {

@@ -179,22 +179,3 @@ Deno.test("an object over the size that is asked for is not read", async () => {
   assertEquals(await codeOf(stage.backend.get("k", { max_bytes: 4 })), "unavailable");
   assertEquals((await stage.backend.get("k", { max_bytes: 5 })).bytes, text("12345"));
 });
-
-Deno.test("a multipart upload that began before a rival's create does not replace it", async () => {
-  for (const at of [versitygw, minio]) {
-    await using stage = await proxied(at, { part_bytes: 5 * MIB });
-    let rival = "";
-    const body = halves(6 * MIB, async () => {
-      rival = await stage.direct.create("k", text("rival"));
-    });
-    assertEquals(await codeOf(stage.backend.create("k", body)), "precondition_failed");
-    assertEquals(await stage.direct.get("k"), { bytes: text("rival"), etag: rival });
-  }
-});
-
-/** Twice `size` bytes, and something that happens between them. */
-async function* halves(size: number, between: () => Promise<void>): AsyncGenerator<Uint8Array> {
-  yield new Uint8Array(size);
-  await between();
-  yield new Uint8Array(size);
-}

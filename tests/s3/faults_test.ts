@@ -165,24 +165,22 @@ Deno.test("a multipart upload survives lost parts and a lost completion", async 
   async function* body(): AsyncGenerator<Uint8Array> {
     for (let at = 0; at < bytes.length; at += MIB) yield await Promise.resolve(bytes.subarray(at, at + MIB));
   }
-  const etag = await stage.backend.create("k", body());
+  await stage.backend.put("k", body());
   assertEquals(left(), 0);
-  assertEquals(await stage.direct.get("k"), { bytes, etag });
-  assertEquals(await codeOf(stage.backend.create("k", body())), "precondition_failed");
+  assertEquals((await stage.direct.get("k")).bytes, bytes);
 });
 
 Deno.test("a multipart completion whose answer was lost is found to stand", async () => {
   await using stage = await proxied({ part_bytes: 5 * MIB });
   let completions = 0;
   stage.proxy.plan = ({ method, target }) =>
-    method === "POST" && target.includes("uploadId=") && ++completions === 2 ? { kind: "cut_answer" } : undefined;
+    method === "POST" && target.includes("uploadId=") && ++completions === 1 ? { kind: "cut_answer" } : undefined;
   async function* body(): AsyncGenerator<Uint8Array> {
     yield await Promise.resolve(new Uint8Array(6 * MIB));
   }
-  // The first completion is that of the probe.
-  const etag = await stage.backend.create("k", body());
-  assertEquals(completions, 2);
-  assertEquals((await stage.direct.get("k")).etag, etag);
+  await stage.backend.put("k", body());
+  assert(completions > 0);
+  assertEquals((await stage.direct.head("k")).size, 6 * MIB);
 });
 
 Deno.test("a failed upload is aborted at the server", async () => {
@@ -198,28 +196,20 @@ Deno.test("a failed upload is aborted at the server", async () => {
 
 Deno.test("a source is closed though its upload never begins", async () => {
   await using stage = await proxied({ part_bytes: 5 * MIB });
-  const source = () => {
-    const state = { closed: false };
-    return {
-      state,
-      body: async function* (): AsyncGenerator<Uint8Array> {
-        try {
-          for (let chunk = 0; chunk < 20; chunk++) yield await Promise.resolve(new Uint8Array(MIB));
-        } finally {
-          state.closed = true;
-        }
-      },
-    };
-  };
-  const [refused, unanswered] = [source(), source()];
-  await stage.direct.put("taken", new Uint8Array(1));
-  assertEquals(await codeOf(stage.backend.create("taken", refused.body())), "precondition_failed");
+  let closed = false;
+  async function* source(): AsyncGenerator<Uint8Array> {
+    try {
+      for (let chunk = 0; chunk < 20; chunk++) yield await Promise.resolve(new Uint8Array(MIB));
+    } finally {
+      closed = true;
+    }
+  }
   stage.proxy.plan = ({ method, target }) =>
     method === "POST" && /[?&]uploads\b/.test(target)
       ? { kind: "answer", status: 403, code: "AccessDenied" }
       : undefined;
-  assertEquals(await codeOf(stage.backend.put("k", unanswered.body())), "denied");
-  assertEquals([refused.state.closed, unanswered.state.closed], [true, true]);
+  assertEquals(await codeOf(stage.backend.put("k", source())), "denied");
+  assert(closed);
 });
 
 Deno.test("a delete that is lost or refused by its own repetition still deletes that version only", async () => {

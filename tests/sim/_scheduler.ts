@@ -97,8 +97,8 @@ export class TurnBackend implements Backend {
   head(key: string): Promise<ObjectInfo> {
     return this.#call(() => this.#backend.head(key));
   }
-  create(key: string, body: Body): Promise<string> {
-    return this.#call(() => this.#backend.create(key, body));
+  create(key: string, bytes: Uint8Array): Promise<string> {
+    return this.#call(() => this.#backend.create(key, bytes));
   }
   replace(key: string, bytes: Uint8Array, etag: string, options?: ReplaceOptions): Promise<string> {
     return this.#call(() => this.#backend.replace(key, bytes, etag, options));

@@ -117,8 +117,8 @@ export class FaultyBackend implements Backend {
   }
 
   /** See {@linkcode Backend.create}. */
-  create(key: string, body: Body): Promise<string> {
-    return this.#call("create", key, () => this.#inner.create(key, body));
+  create(key: string, bytes: Uint8Array): Promise<string> {
+    return this.#call("create", key, () => this.#inner.create(key, bytes));
   }
 
   /** See {@linkcode Backend.replace}. */

@@ -55,8 +55,8 @@ export class MemoryBackend implements Backend {
   }
 
   /** See {@linkcode Backend.create}. */
-  create(key: string, body: Body): Promise<string> {
-    return this.#write(key, body, () => !this.#objects.has(key));
+  create(key: string, bytes: Uint8Array): Promise<string> {
+    return this.#write(key, bytes, () => !this.#objects.has(key));
   }
 
   /** See {@linkcode Backend.replace}. */
