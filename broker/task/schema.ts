@@ -8,7 +8,7 @@
 
 import * as v from "valibot";
 import { BRIEF_DATABASE, DECISIONS } from "./database_schema.ts";
-import { APPROVAL, DECIDER, GATE, type Outcome, OUTCOMES, PUSHED, type Stage, STAGES } from "./stages.ts";
+import { APPROVAL, DECIDER, GATE, LOOSE_MOVE, OUTCOME, PUSHED, STAGE } from "./stages.ts";
 import { AMOUNT, COUNT, JSON_VALUE, RANDOM_ID, SHA256, TEXT, TIME, WORD, WORDS } from "./value_schemas.ts";
 
 /** The most characters of an instruction. */
@@ -23,9 +23,6 @@ export const MAX_DATABASES = 16;
 
 const name = v.pipe(WORD, v.minLength(1));
 const port = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65_535));
-const stage = v.picklist(Object.keys(STAGES) as Stage[]);
-export const OUTCOME_NAMES = Object.keys(OUTCOMES) as Outcome[];
-const outcome = v.picklist(OUTCOME_NAMES);
 
 /** What a person asks for. It travels as one value, from the command line to the sandbox and the pull request. */
 export const SUBMIT_REQUEST = v.strictObject({
@@ -120,17 +117,7 @@ export const MAX_OUTPUT_CHARS = 16_384;
 /** What a row of each type has beside its head. */
 export const ROW_EVENTS = {
   created: v.strictObject({ task: TASK_ORDER }),
-  stage: v.strictObject({
-    from: stage,
-    to: stage,
-    outcome: v.exactOptional(outcome),
-    reason: v.exactOptional(TEXT),
-    gate: v.exactOptional(GATE),
-    approval: v.exactOptional(APPROVAL),
-    pushed: v.exactOptional(PUSHED),
-    by: v.exactOptional(DECIDER),
-    decisions: v.exactOptional(DECISIONS),
-  }),
+  stage: LOOSE_MOVE,
   /** One established fact for the trust brief; a later one of the same name replaces it. */
   evidence: v.strictObject({ name: WORD, value: JSON_VALUE }),
   push_attempt: PUSH_ATTEMPT,
@@ -151,9 +138,9 @@ export const ROW_EVENTS = {
 /** What is known of a task. */
 export const TASK_RECORD = v.strictObject({
   ...TASK_ORDER.entries,
-  stage,
+  stage: STAGE,
   /** Present once it is done. */
-  outcome: v.exactOptional(outcome),
+  outcome: v.exactOptional(OUTCOME),
   /** Why it ended so, or waits. */
   reason: v.exactOptional(TEXT),
   created_at: TIME,
@@ -212,8 +199,8 @@ export const TASK_SUMMARY = v.strictObject({
   instruction: TEXT,
   agent,
   model,
-  stage,
-  outcome: v.exactOptional(outcome),
+  stage: STAGE,
+  outcome: v.exactOptional(OUTCOME),
   /** The beginning of the reason, on one line, safe to show. */
   reason,
   created_at,

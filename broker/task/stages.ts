@@ -8,7 +8,7 @@ import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { BINDING } from "./binding.ts";
 import { DATABASE_CONFLICTS, type Decision, DECISIONS } from "./database_schema.ts";
-import { COUNT, SHA256, WORD, WORDS } from "./value_schemas.ts";
+import { COUNT, SHA256, TEXT, WORD, WORDS } from "./value_schemas.ts";
 
 /** The outcomes of a task, with their meaning. */
 export const OUTCOMES = {
@@ -208,23 +208,22 @@ type End<S extends Stage, O extends Ending<S>> = O extends "pushed"
 /** A move that the table allows; with who decided on it, where a person did. */
 export type Move = { [S in Stage]: Step<S, Next<S>> | End<S, Ending<S>> }[Stage] & { by?: Decider };
 
-/** A move as it is read back: any of them, checked by {@linkcode assertMove}. */
-export interface LooseMove {
-  from: Stage;
-  to: Stage;
-  outcome?: Outcome | undefined;
-  reason?: string | undefined;
-  gate?: Gate | undefined;
-  approval?: Approval | undefined;
-  pushed?: Pushed | undefined;
-  by?: Decider | undefined;
-  decisions?: Decision[] | undefined;
-}
+export const STAGE = v.picklist(Object.keys(STAGES) as Stage[]);
+export const OUTCOME = v.picklist(Object.keys(OUTCOMES) as Outcome[]);
 
-/** Whether `text` is a stage. */
-export function isStage(text: string): text is Stage {
-  return Object.hasOwn(STAGES, text);
-}
+/** A move as it is read back: any of them, checked by {@linkcode assertMove}. */
+export const LOOSE_MOVE = v.strictObject({
+  from: STAGE,
+  to: STAGE,
+  outcome: v.exactOptional(OUTCOME),
+  reason: v.exactOptional(TEXT),
+  gate: v.exactOptional(GATE),
+  approval: v.exactOptional(APPROVAL),
+  pushed: v.exactOptional(PUSHED),
+  by: v.exactOptional(DECIDER),
+  decisions: v.exactOptional(DECISIONS),
+});
+export type LooseMove = v.InferOutput<typeof LOOSE_MOVE>;
 
 /** The rule that `move` breaks, from a task in `stage`; undefined when it breaks none. */
 export function moveProblem(stage: Stage, move: LooseMove): string | undefined {

@@ -1,13 +1,14 @@
+import * as v from "valibot";
 import { assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
 import {
   assertMove,
-  isStage,
   isWaiting,
   type LooseMove,
   type Move,
   moveProblem,
   type Outcome,
+  STAGE,
   type Stage,
   STAGES,
 } from "./stages.ts";
@@ -98,8 +99,8 @@ Deno.test("a move that the table does not have does not compile", () => {
   for (const move of [skip, unapproved, bare, early]) assertEquals(typeof moveProblem(move.from, move), "string");
 });
 
-Deno.test("isStage() does not take the names of Object's own members for stages", () => {
-  assertEquals(["running", "constructor", "__proto__", ""].map(isStage), [true, false, false, false]);
+Deno.test("the names of Object's own members are no stages", () => {
+  assertEquals(["running", "constructor", "__proto__", ""].filter((name) => v.is(STAGE, name)), ["running"]);
 });
 
 Deno.test("docs/reference/trace_and_brief.md has the stages as they are", async () => {
@@ -107,7 +108,7 @@ Deno.test("docs/reference/trace_and_brief.md has the stages as they are", async 
   const words = (cell: string) => [...cell.matchAll(/`(\w+)`/g)].map((match) => match[1]!);
   const documented = document.replaceAll(/\n {2,}/g, " ").split("\n").flatMap((line) => {
     const [, stage = "", next = "", ends = ""] = /^- `(\w+)`(?: → ([^;]*);|:) *(.*)$/.exec(line) ?? [];
-    return isStage(stage) ? [[stage, words(next), words(ends)]] : [];
+    return v.is(STAGE, stage) ? [[stage, words(next), words(ends)]] : [];
   });
   assertEquals(documented, ALL.map((stage) => [stage, [...STAGES[stage].next], [...STAGES[stage].ends]]));
 });

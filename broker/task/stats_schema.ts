@@ -3,8 +3,7 @@
  */
 
 import * as v from "valibot";
-import { OUTCOME_NAMES } from "./schema.ts";
-import type { Outcome } from "./stages.ts";
+import { OUTCOME, type Outcome } from "./stages.ts";
 import { AMOUNT, COUNT, TIME } from "./value_schemas.ts";
 
 /** What tasks are grouped by. */
@@ -23,7 +22,7 @@ const TALLY = v.strictObject({
   data_waits: COUNT,
   /** Of those that have. */
   outcomes: v.strictObject(
-    Object.fromEntries(OUTCOME_NAMES.map((name) => [name, COUNT])) as Record<Outcome, typeof COUNT>,
+    Object.fromEntries(OUTCOME.options.map((name) => [name, COUNT])) as Record<Outcome, typeof COUNT>,
   ),
   /** What the broker metered. */
   spend: v.strictObject({

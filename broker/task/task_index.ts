@@ -8,13 +8,14 @@
  * was forged as a whole, cannot be distinguished from the true one.
  */
 
+import * as v from "valibot";
 import { nextTurn } from "../../lib/clock.ts";
 import { hasCode, messageOf } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, writeFileAtomic } from "../../lib/fs.ts";
 import { isTaskId } from "./ids.ts";
 import { foldRow } from "./record.ts";
 import type { TaskRecord, TaskSummary } from "./schema.ts";
-import { isStage } from "./stages.ts";
+import { STAGE } from "./stages.ts";
 import { summarize } from "./summary.ts";
 import {
   atOnce,
@@ -93,7 +94,7 @@ function loadIndex(audit_root: string): Map<string, TraceEntry> {
       const [seq, sha256, length, size, mtime_ms, summary]: [number, string, number, number, number, TaskSummary] = JSON
         .parse(line);
       // Its digest says that this program wrote it; another version of it may know stages that this one does not.
-      if (!isTaskId(summary.id) || !isStage(summary.stage)) continue;
+      if (!isTaskId(summary.id) || !v.is(STAGE, summary.stage)) continue;
       entries.set(summary.id, { head: { seq, sha256, bytes: length }, size, mtime_ms, summary });
     }
     return entries;
