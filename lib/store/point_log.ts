@@ -5,7 +5,7 @@
 
 import * as v from "../packages/valibot.ts";
 import type { Txid } from "./names.ts";
-import { hex } from "./records.ts";
+import { count, hex } from "./records.ts";
 import { DAY_MS, HOUR_MS, type Level, retained } from "./retention.ts";
 
 /**
@@ -29,14 +29,14 @@ export interface LoggedSteps {
    * text because most readers of a ref have no use for it.
    */
   steps: string;
-  /** They have been folded into this lineage; see fold.ts. */
-  folded?: true;
+  /** They have been folded into this lineage, see fold.ts; which of the branch's snapshots for that they go back to. */
+  folded?: number;
 }
 
 export const LoggedSchema: v.GenericSchema<unknown, LoggedSteps[]> = v.array(v.object({
   lineage: v.exactOptional(hex(32)),
   steps: v.pipe(v.string(), v.regex(/^-?\d{1,15} -?\d{1,15}( [a-z-]+)?(,-?\d{1,15} -?\d{1,15}( [a-z-]+)?)*$/)),
-  folded: v.exactOptional(v.literal(true)),
+  folded: v.exactOptional(count),
 }));
 
 /** From `at_ms` on the branch stood at `txid`. */
@@ -47,8 +47,8 @@ export interface LoggedPoint {
   at_ms: number;
   /** What moved it there, when that was neither a flush nor a checkpoint; of a folded point also those. */
   op?: string;
-  /** It is kept in a lineage of folded points, no longer where it was written. */
-  folded?: true;
+  /** It is kept in a lineage of folded points, no longer where it was written; {@linkcode LoggedSteps.folded}. */
+  folded?: number;
 }
 
 /** What a point is noted of. */
@@ -74,7 +74,11 @@ export function loggedPoints(ref: Standing): LoggedPoint[] {
       txid += sign * Number(first);
       at_ms += sign * Number(second);
       const point = { lineage: group.lineage ?? ref.lineage, txid, at_ms };
-      return { ...point, ...(op === undefined ? {} : { op }), ...(group.folded ? { folded: true } : {}) };
+      return {
+        ...point,
+        ...(op === undefined ? {} : { op }),
+        ...(group.folded === undefined ? {} : { folded: group.folded }),
+      };
     });
   });
 }
@@ -136,7 +140,7 @@ function stepText(txids: number, ms: number, op: string | undefined): string {
  */
 function thinned(ref: Standing): LoggedSteps[] {
   const all = loggedPoints(ref);
-  const older = all.slice(Math.floor(all.length / 2), -1).filter(({ op, folded }) => op === undefined || folded);
+  const older = all.slice(Math.floor(all.length / 2), -1).filter(({ op }) => op === undefined);
   const begins = new Set(retained(all, LONG_LEVELS, 0));
   const plain = older.filter((point) => !begins.has(point));
   const spared = plain.length > all.length / 8 ? plain : older;
@@ -147,7 +151,7 @@ function thinned(ref: Standing): LoggedSteps[] {
 }
 
 function grouped(here: string, points: readonly LoggedPoint[]): LoggedSteps[] {
-  const groups: { lineage: string; folded: true | undefined; steps: string[] }[] = [];
+  const groups: { lineage: string; folded: number | undefined; steps: string[] }[] = [];
   for (const [index, { lineage, txid, at_ms, op, folded }] of points.entries()) {
     const group = groups.at(-1);
     const newer = points[index - 1];
@@ -158,6 +162,6 @@ function grouped(here: string, points: readonly LoggedPoint[]): LoggedSteps[] {
   return groups.map(({ lineage, folded, steps }) => ({
     ...(lineage === here ? {} : { lineage }),
     steps: steps.join(","),
-    ...(folded ? { folded } : {}),
+    ...(folded === undefined ? {} : { folded }),
   }));
 }

@@ -247,17 +247,26 @@ export async function historyOf(
   return { history_points, history_bytes };
 }
 
-/** Where a part of the log ends. */
-function placeOf({ lineage, txid, at_ms = 0 }: Known): string {
-  return `${lineage.slice(0, 16)}/${txid}/${at_ms}`;
+/** Where a part of the log ends. Folding changes the lineage of a point, and nothing else. */
+function placeOf({ txid, at_ms = 0 }: Known): string {
+  return `${txid}/${at_ms}`;
+}
+
+/** What a point was, as the branch's log is to say it once the point lies elsewhere; undefined for a flush. */
+export function opOf(ref: Ref, point: LoggedPoint): string | undefined {
+  const { op } = infoOf(ref, point);
+  return op === "flush" ? undefined : op;
 }
 
 function infoOf(
   ref: Ref,
-  { lineage, txid, at_ms, op }: Known,
+  { lineage, txid, at_ms, op, folded }: Known,
 ): Pick<PointInfo, "txid" | "at" | "op" | "checkpoints" | "merge"> {
-  const checkpoints = ref.checkpoints.filter((each) => each.txid === txid && (each.lineage ?? ref.lineage) === lineage);
-  const merge = ref.merges?.find(({ onto }) => onto.txid === txid && onto.lineage === lineage);
+  // A folded point has another place than what was recorded of it, and says itself what it was.
+  const is = (at: Base, ...what: string[]) =>
+    at.txid === txid && (at.lineage === lineage || folded !== undefined && what.includes(op ?? ""));
+  const checkpoints = ref.checkpoints.filter(({ txid, lineage = ref.lineage }) => is({ txid, lineage }, "checkpoint"));
+  const merge = ref.merges?.find(({ onto }) => is(onto, "merge", "revert"));
   const merged = merge && (merge.reverts === undefined ? "merge" : "revert");
   return {
     txid,

@@ -143,7 +143,7 @@ export interface Ref extends Lifetime {
    * A lineage into which points are about to be folded, and the point that it continues: garbage collection keeps both.
    * Void once another takes its place.
    */
-  folding?: { nonce: string; lineage: string; base: { lineage: string; txid: number } };
+  folding?: { nonce: string; at: string; lineage: string; base: { lineage: string; txid: number } };
   /** {@linkcode markOf} its branch: a ref that lies under another's name is not taken for that. Version 0.1.0 wrote none. */
   of?: string;
   /** Random, new in every write. */
@@ -235,7 +235,9 @@ const RefSchema: v.GenericSchema<unknown, Ref> = v.object({
   merges: v.exactOptional(v.array(MergeSchema)),
   points: v.exactOptional(LoggedSchema),
   keep: v.exactOptional(v.array(v.object({ every_ms: count, for_ms: count }))),
-  folding: v.exactOptional(v.object({ nonce: v.string(), lineage, base: v.object({ lineage, txid: count }) })),
+  folding: v.exactOptional(
+    v.object({ nonce: v.string(), at: instant, lineage, base: v.object({ lineage, txid: count }) }),
+  ),
   of: v.exactOptional(hex(8)),
   nonce: v.string(),
 });

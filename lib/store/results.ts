@@ -296,6 +296,20 @@ export interface HistoryCost extends BranchName {
   bytes: number;
 }
 
+/** What folding of the past has done. */
+export interface FoldResult {
+  /** Points that have objects of their own now. */
+  folded: number;
+  /** Points that are kept no more, and that no log has any longer. */
+  pruned: number;
+  /** Bytes read for it. */
+  read_bytes: number;
+  /** Bytes written. */
+  stored_bytes: number;
+  /** Branches of which points could not be folded this time, and why. */
+  failed: { db: string; branch: string; error: string }[];
+}
+
 /** Answer of touch. */
 export interface TouchResult extends Lifetime, BranchName {
   /** How long its points are kept, as {@linkcode TouchOptions.keep}; absent: as the store's are. */

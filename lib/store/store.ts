@@ -6,6 +6,7 @@
 import { type AuditOptions, verify, verifyAll } from "./audit.ts";
 import type { StoreContext } from "./context.ts";
 import { programsWith } from "./file_in_use.ts";
+import { foldHistory, type FoldOptions } from "./fold.ts";
 import { collectGarbage, type GcOptions, type GcResult } from "./gc.ts";
 import type { Address, BranchName } from "./names.ts";
 import { openContext, type StoreOptions } from "./open_context.ts";
@@ -25,13 +26,14 @@ import type { CheckoutOptions, DestroyOptions, DiffOptions, DiffRowsOptions, For
 import type { LongOptions, PromoteOptions, RepointOptions, TouchOptions, UndoOptions, WaitOptions } from "./results.ts";
 import type { AuditResult, CheckoutResult, CheckpointResult, CompactResult, CreateResult } from "./results.ts";
 import type { DestroyResult, DiffResult, ForkResult, RepairResult, RepointResult, ScrubResult } from "./results.ts";
-import type { LogResult, MergeInfo, TouchResult, UndoResult, VerifyResult } from "./results.ts";
+import type { FoldResult, LogResult, MergeInfo, TouchResult, UndoResult, VerifyResult } from "./results.ts";
 import type { RowPage } from "../sqlite/diff_result.ts";
 import { merges, parentOf } from "./merge_base.ts";
 import { log, type LogOptions } from "./points.ts";
 import { enforceRoCacheBudget, roCacheBytes, type RoCacheResult } from "./ro_cache.ts";
 import { condition, scrub } from "./scrub.ts";
 
+export type { FoldOptions } from "./fold.ts";
 export type { GcOptions, GcResult } from "./gc.ts";
 export type { InspectOptions, LeaseInfo } from "./ops/inspect.ts";
 export type { ExportResult } from "./ops/read.ts";
@@ -427,6 +429,16 @@ export class Store {
     const result = await collectGarbage(this.context, options);
     if (!options.dry_run) this.context.workspace.sweep(this.context.clock.now());
     return result;
+  }
+
+  /**
+   * Drops points that are kept no more from the branches' logs, and folds the others, so that each is near a snapshot and
+   * few snapshots serve all of them. Reads up to a limit of bytes; the next call goes on.
+   *
+   * @throws {TaskdError} `denied`, `unavailable` (the store cannot be listed). What could not be folded is in the answer.
+   */
+  foldHistory(options: FoldOptions = {}): Promise<FoldResult> {
+    return foldHistory(this.context, options);
   }
 
   /**

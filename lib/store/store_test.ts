@@ -43,6 +43,7 @@ const CALLS: Record<
   branches: ({ store }) => store.branches(),
   databases: ({ store }) => store.databases(),
   lease: ({ store }, branch) => store.lease(at(`app@${branch}`)),
+  foldHistory: ({ store }) => store.foldHistory(),
   collectGarbage: ({ store }) => store.collectGarbage({ grace_ms: 0 }),
   reapExpired: ({ store }) => store.reapExpired(),
 };
