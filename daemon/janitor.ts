@@ -1,6 +1,7 @@
 /**
- * The janitor: on every tick it destroys expired branches, collects unreachable objects, and brings the read-only cache
- * within its budget. The three are independent: a failure is logged and counted, and the others still run. Beside the
+ * The janitor: on every tick it destroys expired branches, folds points of the past, collects unreachable objects, and
+ * brings the read-only cache within its budget. The four are independent: a failure is logged and counted, and the others
+ * still run. Beside the
  * ticks, because it may take long, it scrubs what is stored.
  */
 
@@ -38,7 +39,7 @@ export interface JanitorOptions extends JanitorSchedule {
   engine: Pick<StoreEngine, "store">;
   publisher: Pick<Publisher, "publish">;
   metrics: Pick<Metrics, "janitorPassed">;
-  more_metrics?: Pick<MoreMetrics, "scrubbed" | "historyKept">;
+  more_metrics?: Pick<MoreMetrics, "scrubbed" | "historyKept" | "historyFolded">;
   clock: Clock;
   log: DaemonLog;
 }
@@ -91,6 +92,7 @@ export class Janitor {
   async #tick(): Promise<void> {
     const pass: JanitorPass = { result: "ok", reaped: 0, gc_failed: false };
     await this.#part("reap", pass, () => this.#reap(pass));
+    await this.#part("history", pass, () => this.#fold());
     await this.#part("gc", pass, async () => {
       pass.gc_failed = true;
       const { engine, gc_grace_ms, keep = DEFAULT_LEVELS, more_metrics } = this.#options;
@@ -119,6 +121,16 @@ export class Janitor {
     }
     for (const { db, branch, error } of failed) log(`janitor: reap: ${formatAddress({ db, branch })}: ${error}`);
     if (failed.length > 0) throw new Error(`${failed.length} of the branches could not be destroyed`);
+  }
+
+  async #fold(): Promise<void> {
+    const { engine, keep = DEFAULT_LEVELS, log, more_metrics } = this.#options;
+    const result = await engine.store("foldHistory", [{ keep }]);
+    more_metrics?.historyFolded(result);
+    for (const { db, branch, error } of result.failed) {
+      log(`janitor: history: ${formatAddress({ db, branch })}: ${error}`);
+    }
+    if (result.failed.length > 0) throw new Error(`points of ${result.failed.length} branches could not be folded`);
   }
 
   async #trimCache(): Promise<{ bytes: number; evicted: number }> {

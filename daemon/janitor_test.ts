@@ -21,7 +21,11 @@ function start(answers: Record<string, (options: unknown) => unknown>) {
     gc_grace_ms: 0,
     ro_cache_budget_bytes: 0,
     scrub_every_ms: "scrub" in answers ? 1 : 0,
-    more_metrics: { scrubbed: ({ objects }) => void scrubbed.push(objects), historyKept: () => {} },
+    more_metrics: {
+      scrubbed: ({ objects }) => void scrubbed.push(objects),
+      historyKept: () => {},
+      historyFolded: () => {},
+    },
   });
   return { janitor, clock, passes, events, log, scrubbed };
 }
@@ -29,6 +33,7 @@ function start(answers: Record<string, (options: unknown) => unknown>) {
 const GC = { tombstoned: 1, deleted: 2, backlog: 3, history: [] };
 const QUIET = {
   reapExpired: () => ({ reaped: [], failed: [], due: [] }),
+  foldHistory: () => ({ folded: 0, pruned: 0, read_bytes: 0, stored_bytes: 0, failed: [] }),
   collectGarbage: () => GC,
   enforceRoCacheBudget: () => ({ bytes: 0, evicted: [] }),
 };

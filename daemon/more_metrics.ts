@@ -6,7 +6,7 @@
 import { Registry } from "prom-client";
 import type { SessionEvent } from "../lib/capture/session.ts";
 import type { OpAnswer, SessionInfo } from "../lib/protocol/messages.ts";
-import type { HistoryCost, ScrubResult } from "../lib/store/results.ts";
+import type { FoldResult, HistoryCost, ScrubResult } from "../lib/store/results.ts";
 import { familiesOf } from "./metrics.ts";
 
 /** Every further family; the order is that of exposition. */
@@ -36,6 +36,9 @@ function registerFamilies(registry: Registry) {
     ),
     history_points: gauge("history_points", "Points of a branch's past that are kept.", "db", "branch"),
     history_bytes: gauge("history_bytes", "Bytes of stored objects that these alone need.", "db", "branch"),
+    history_folded: counter("history_folded_points_total", "Points of the past that were folded."),
+    history_pruned: counter("history_pruned_points_total", "Points of the past that are kept no more."),
+    history_stored: counter("history_stored_bytes_total", "Bytes stored to fold points."),
     scrub_finished: gauge(
       "scrub_finished_timestamp_seconds",
       "When this daemon had read everything last, in seconds since 1970; 0 until then.",
@@ -81,6 +84,12 @@ export class MoreMetrics {
       history_points.set({ db, branch }, points);
       history_bytes.set({ db, branch }, bytes);
     }
+  }
+
+  historyFolded({ folded, pruned, stored_bytes }: FoldResult): void {
+    this.#families.history_folded.inc(folded);
+    this.#families.history_pruned.inc(pruned);
+    this.#families.history_stored.inc(stored_bytes);
   }
 
   /** The text exposition, with the sessions as they are now. */

@@ -7,7 +7,7 @@
  * 1. `copying.json` claims the target for one store's id. From then on no other store is created there.
  * 2. Every object under `data/`, each read back and compared before the next step begins. They are
  *    those listed after the refs were read, so all that a ref needs is among them.
- * 3. Every ref, without lease, claim and pending lineage, which belong to processes of the source. Refs that the source
+ * 3. Every ref, without lease, claim and lineages that are being made, which belong to processes of the source. Refs that the source
  *    has no longer are removed.
  * 4. All that branches and checkpoints need is read in the target against its checksums, because a copy of damaged bytes
  *    is a copy, too. What is damaged ends the copy here, unless the caller allows it.
@@ -349,6 +349,6 @@ class Copy {
 }
 
 function atRest(ref: Ref): Ref {
-  const { lease: _lease, claim: _claim, pending: _pending, ...rest } = ref;
+  const { lease: _lease, claim: _claim, pending: _pending, folding: _folding, ...rest } = ref;
   return rest;
 }

@@ -8,6 +8,7 @@ import type { Base } from "./chain.ts";
 import type { StoreContext } from "./context.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import { type Address, type BranchName, DEFAULT_BRANCH, formatAddress, requireBranch } from "./names.ts";
+import { loggedPoints } from "./point_log.ts";
 import type { ContentPoint, MergeRecord, Ref } from "./ref.ts";
 import type { MergeInfo } from "./results.ts";
 
@@ -16,6 +17,9 @@ export const MAX_MERGES = 32;
 
 /** Lineages before its own that a branch remembers. */
 const MAX_PAST = 64;
+
+/** What a branch's log calls points with which its history goes on. */
+const GOES_ON = ["create", "fork", "checkpoint", "merge", "revert", "compact"];
 
 /** How far a branch's history goes in each lineage. */
 type Reach = ReadonlyMap<string, number>;
@@ -121,7 +125,14 @@ async function reachOf(context: StoreContext, { at, ref }: MergeSideRef): Promis
   const { past = [] } = ref;
   const origin = originOf(ref);
   const starts = [at, ...at.lineage === ref.lineage ? past : [], ...origin === undefined ? [] : [origin]];
-  return await walk(context, starts);
+  const reach = await walk(context, starts);
+  if (at.lineage !== ref.lineage || at.txid !== ref.txid) return reach;
+  // Folded points lie in lineages to which none leads; up to what moved the branch elsewhere, they are all its own.
+  for (const { lineage, txid, op, folded } of loggedPoints(ref)) {
+    if (folded !== undefined) reach.set(lineage, Math.max(txid, reach.get(lineage) ?? 0));
+    if (op !== undefined && !GOES_ON.includes(op)) break;
+  }
+  return reach;
 }
 
 async function walk({ chains }: StoreContext, starts: readonly Base[]): Promise<Map<string, number>> {

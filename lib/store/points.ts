@@ -132,6 +132,30 @@ export async function resolvePoint(
   return { lineage, txid, digest, address: { ...address, checkpoint: name } };
 }
 
+/**
+ * Does what reads points of the past: once more where one is folded or removed meanwhile, to find it where it is by then or
+ * to answer that it is not kept.
+ *
+ * @throws {TaskdError} `conflict` when that happens again.
+ */
+export async function readingPoints<T>(addresses: readonly Address[], work: () => Promise<T>): Promise<T> {
+  const past = addresses.find(({ checkpoint = "" }) => parsePoint(checkpoint) !== undefined);
+  try {
+    return await work();
+  } catch (error) {
+    if (past === undefined || !hasCode(error, "chain_gap")) throw error;
+  }
+  try {
+    return await work();
+  } catch (cause) {
+    if (!hasCode(cause, "chain_gap")) throw cause;
+    throw new TaskdError("conflict", `Cannot read ${formatAddress(past)}: what it needs is being removed`, {
+      cause,
+      hint: "Try again; taskd verify shows whether the store is damaged",
+    });
+  }
+}
+
 type Sought = Exclude<PointText, { age_ms: number }>;
 
 function isAt({ txid, at_ms }: Known, sought: Sought): boolean {

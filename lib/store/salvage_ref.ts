@@ -48,7 +48,7 @@ export async function salvageRef(
     return { ref: { ...pieced, ...settings, checkpoints }, from, lost };
   }
   if (!copied) return undefined;
-  const { lease: _lease, claim: _claim, pending: _pending, captured: _captured, ...rest } = copied;
+  const { lease: _lease, claim: _claim, pending: _pending, folding: _folding, captured: _captured, ...rest } = copied;
   const ref = { ...rest, epoch: await newestEpoch(context, copied), of: markOf(name), nonce: context.refs.nonce() };
   return { ref, from: copy!.url, lost: `what the branch was given after ${copied.touched_at}, when it was copied` };
 }

@@ -29,7 +29,7 @@ import type { DestroyResult, DiffResult, ForkResult, RepairResult, RepointResult
 import type { FoldResult, LogResult, MergeInfo, TouchResult, UndoResult, VerifyResult } from "./results.ts";
 import type { RowPage } from "../sqlite/diff_result.ts";
 import { merges, parentOf } from "./merge_base.ts";
-import { log, type LogOptions } from "./points.ts";
+import { log, type LogOptions, readingPoints } from "./points.ts";
 import { enforceRoCacheBudget, roCacheBytes, type RoCacheResult } from "./ro_cache.ts";
 import { condition, scrub } from "./scrub.ts";
 
@@ -105,6 +105,8 @@ export type { EvictedEntry, RoCacheResult } from "./ro_cache.ts";
  * await store.create("shop");
  *
  * await store.compact(parseAddress("shop"));
+ * await store.touch(parseAddress("shop"), { keep: "1d,1h:7d" });
+ * console.log((await store.foldHistory()).failed); // []
  * await store.reapExpired();
  * await store.collectGarbage({ grace_ms: 15 * 60_000 });
  * await store.scrub({ scrub_every_ms: 30 * 24 * 3_600_000 });
@@ -162,7 +164,7 @@ export class Store {
    * file open that would be replaced), `lease_held`, `corrupt`.
    */
   checkout(address: Address, options: CheckoutOptions = {}): Promise<CheckoutResult> {
-    return checkout(this.context, address, options);
+    return readingPoints([address], () => checkout(this.context, address, options));
   }
 
   /**
@@ -189,7 +191,7 @@ export class Store {
    * @throws {TaskdError} `not_found`, `already_exists`, `invalid_name`.
    */
   fork(address: Address, branch: string, options: ForkOptions = {}): Promise<ForkResult> {
-    return fork(this.context, address, branch, options);
+    return readingPoints([address], () => fork(this.context, address, branch, options));
   }
 
   /**
@@ -198,7 +200,7 @@ export class Store {
    * @throws {TaskdError} `not_found`, `lease_held`, `conflict`; with `refuse_in_use` `busy`.
    */
   rollback(address: Address, options: RepointOptions = {}): Promise<RepointResult> {
-    return rollback(this.context, address, options);
+    return readingPoints([address], () => rollback(this.context, address, options));
   }
 
   /**
@@ -305,7 +307,7 @@ export class Store {
     file: string,
     options: { force?: boolean } & WaitOptions & LongOptions = {},
   ): Promise<ExportResult> {
-    return exportTo(this.context, address, file, options);
+    return readingPoints([address], () => exportTo(this.context, address, file, options));
   }
 
   /**
@@ -315,7 +317,7 @@ export class Store {
    * @throws {TaskdError} `not_found`, `corrupt`.
    */
   diff(a: Address, b: Address, options: DiffOptions & LongOptions = {}): Promise<DiffResult> {
-    return diff(this.context, a, b, options);
+    return readingPoints([a, b], () => diff(this.context, a, b, options));
   }
 
   /**
@@ -324,7 +326,7 @@ export class Store {
    * @throws {TaskdError} `not_found`, `corrupt`; `invalid_request` for a place that no part ended at.
    */
   diffRows(a: Address, b: Address, table: string, options: DiffRowsOptions & LongOptions = {}): Promise<RowPage> {
-    return diffRows(this.context, a, b, table, options);
+    return readingPoints([a, b], () => diffRows(this.context, a, b, table, options));
   }
 
   /**

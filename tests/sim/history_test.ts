@@ -18,7 +18,7 @@ async function run(days: number, options: HistoryModelOptions): Promise<HistoryS
 }
 
 scaledTest("a long time of flushes is stored in five times the live size, and every kept point restores", async () => {
-  const flushes_a_day = scaled({ short: 12, long: 48 });
+  const flushes_a_day = scaled({ short: 12, long: 24 });
   // One per cent of the pages changes in a day.
   const summary = await run(scaled({ short: 9, long: 365 }), {
     seed: testSeed(1),

@@ -11,6 +11,7 @@ import { refuseClaimed } from "../lease.ts";
 import { pastOf } from "../merge_base.ts";
 import { MAX_NAME_CHARS } from "../names.ts";
 import { writeSnapshot } from "../objects.ts";
+import { withPoint } from "../point_log.ts";
 import type { Kept, Ref } from "../ref.ts";
 import type { SafetyOptions } from "../results.ts";
 import { PageChecksums } from "../page_checksums.ts";
@@ -69,7 +70,9 @@ export async function keepContent(context: StoreContext, before: Point, options:
   };
   const rest = {
     ...await historyOf(context, before, begun),
-    ...(op === "destroy" ? { ...mergesOf(before.ref), checkpoints: checkpointsOf(before.ref) } : {}),
+    ...(op === "destroy"
+      ? { ...mergesOf(before.ref), ...pointsFor(before.ref, begun), checkpoints: checkpointsOf(before.ref) }
+      : {}),
   };
   for (let count = 1; count <= MAX_KEPT; count++) {
     const tail = count === 1 ? `-${suffix}` : `-${suffix}-${count}`;
@@ -208,6 +211,13 @@ export function historyOf(
 /** The merges that a branch remembers. */
 export function mergesOf({ merges }: Ref): Pick<Ref, "merges"> {
   return merges === undefined ? {} : { merges };
+}
+
+/** A branch's points, and how long they are kept, for a ref that goes on in another lineage. */
+export function pointsFor(ref: Ref, { lineage, head: { txid } }: NewLineage): Pick<Ref, "points" | "keep"> {
+  const next = { lineage, txid, touched_at: ref.touched_at };
+  const { points } = withPoint(ref, { ...next, points: ref.points ?? [] }, "undo");
+  return { ...(points === undefined ? {} : { points }), ...(ref.keep === undefined ? {} : { keep: ref.keep }) };
 }
 
 /** What undo gives back to a branch beside its content. */

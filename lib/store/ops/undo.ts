@@ -14,7 +14,7 @@ import type { UndoEntry } from "../ref.ts";
 import type { UndoableEntry, UndoOptions, UndoResult } from "../results.ts";
 import { expiresAt, ttlField } from "../time_to_live.ts";
 import { listVersion } from "../tombstones.ts";
-import { checkpointsOf, historyOf, type Keeper, keptByDestroy, mergesOf } from "./keep.ts";
+import { checkpointsOf, historyOf, type Keeper, keptByDestroy, mergesOf, pointsFor } from "./keep.ts";
 import { beginLineage, createForkedBranch } from "./lineage.ts";
 import { repoint } from "./repoint.ts";
 
@@ -94,6 +94,7 @@ async function restoreDestroyed(
       ...ttlField(kept),
       ...await historyOf(context, point, begun),
       ...mergesOf(ref),
+      ...pointsFor(ref, begun),
       checkpoints: checkpointsOf(ref),
       ...(kept.protected ? { protected: true } : {}),
       ...(kept.before === undefined ? {} : { undo: kept.before }),

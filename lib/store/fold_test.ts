@@ -1,0 +1,204 @@
+import { assert, assertEquals } from "@std/assert";
+import { type Bench, withStore } from "../../tests/support/garbage.ts";
+import { dataKeys, flush, neededKeys } from "../../tests/support/histories.ts";
+import { at, fails, OUTRIGHT } from "../../tests/support/stores.ts";
+import { scaled, scaledTest } from "../../tests/support/long.ts";
+import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
+import { nextTurn } from "../clock.ts";
+import { MAX_FOLDED_CHAIN } from "./fold_plan.ts";
+import { ImageFile } from "../sqlite/checkout_file.ts";
+import { pointAt } from "./context.ts";
+import { Lease } from "./lease.ts";
+import { loggedPoints } from "./point_log.ts";
+import { DAY_MS, DEFAULT_LEVELS } from "./retention.ts";
+import type { Store } from "./store.ts";
+
+const MAIN = at("app");
+const KEEP = { keep: DEFAULT_LEVELS };
+
+/** So many flushes of consecutive numbers, half a minute apart, with a snapshot after every eight segments. */
+async function flushes({ store, clock }: Bench, count: number, branch = "main"): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    clock.advance(30_000);
+    const { chain, head } = await pointAt(store.context, at(`app@${branch}`));
+    await flush(store, at(`app@${branch}`), head.txid + 1, { snapshot: chain.depth >= 8 });
+  }
+}
+
+/** What a flush left in the database: its number. */
+async function serialAt(store: Store, address: string): Promise<number> {
+  const { chain, head } = await pointAt(store.context, at(address));
+  using image = await store.context.cache.image("app", chain, head.digest);
+  using file = ImageFile.open(image.path);
+  const bytes = new Uint8Array(file.page_count * file.page_size);
+  file.readPages(1, file.page_count, bytes);
+  return new DataView(bytes.buffer).getFloat64(file.page_size + 64);
+}
+
+/** A backend each call of which but a listing waits for `work` first. */
+function before(backend: Bench["backend"], work: (method: string, key: string) => Promise<void>): Bench["backend"] {
+  return new Proxy(backend, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== "function") return member;
+      if (name === "list") return member.bind(target);
+      return async (...args: unknown[]) => {
+        await work(String(name), String(args[0]));
+        return await member.apply(target, args);
+      };
+    },
+  });
+}
+
+const pointsOf = async (store: Store) => loggedPoints((await store.context.refs.read("app", "main")).ref);
+
+/** Every point but the first, which no flush made, holds its own number. */
+async function assertPoints(store: Store, txids: readonly number[]): Promise<void> {
+  for (const txid of txids) assertEquals(await serialAt(store, `app@main@txid:${txid}`), txid);
+}
+
+Deno.test("folded points need one snapshot where they had many, and read as before", () =>
+  withStore(async (bench) => {
+    const { store, backend } = bench;
+    await flushes(bench, 40);
+    const log = await store.log(MAIN, { limit: 1000 });
+    const before = await store.context.refs.read("app", "main");
+    const { folded, failed, stored_bytes } = await store.foldHistory(KEEP);
+    assertEquals([folded, failed], [36, []]);
+    assert(stored_bytes > 0);
+    for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, ...KEEP });
+    const keys = await dataKeys(backend);
+    assertEquals(new Set(keys), await neededKeys(store, DEFAULT_LEVELS));
+    assertEquals(keys.filter((key) => key.includes("/snapshot-")).length, 2);
+    const after = await store.log(MAIN, { limit: 1000 });
+    assertEquals(
+      after.points.map(({ txid, at, op }) => [txid, at, op]),
+      log.points.map(({ txid, at, op }) => [txid, at, op]),
+    );
+    const { ref } = await store.context.refs.read("app", "main");
+    assertEquals([ref.txid, ref.digest, ref.lineage], [before.ref.txid, before.ref.digest, before.ref.lineage]);
+    assertEquals(ref.folding, undefined);
+    await assertPoints(store, log.points.map(({ txid }) => txid).filter((txid) => txid > 1));
+    for (const { txid } of log.points) {
+      const { chain } = await pointAt(store.context, at(`app@main@txid:${txid}`));
+      assert(chain.objects.length <= MAX_FOLDED_CHAIN);
+    }
+    assertEquals((await store.foldHistory(KEEP)).folded, 0);
+    assert((await store.verifyAll()).ok);
+  }));
+
+Deno.test("a fork, a rollback and a merge base go by folded points as by others", () =>
+  withStore(async (bench) => {
+    const { store } = bench;
+    await flushes(bench, 20);
+    await store.foldHistory(KEEP);
+    await store.fork(at("app@main@txid:5"), "five");
+    assertEquals((await store.parent(at("app@five"))).branch, "main");
+    await store.rollback(at("app@main@txid:7"), { safety: false });
+    assertEquals(await serialAt(store, "app"), 7);
+    await flushes(bench, 20);
+    await store.foldHistory(KEEP);
+    for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, ...KEEP });
+    await assertPoints(store, [9, 12, 15, 26]);
+    assertEquals(await serialAt(store, "app@five"), 5);
+    assert((await store.verifyAll()).ok);
+  }));
+
+Deno.test("folding goes on beside a lease, and what is flushed meanwhile stays the head", () =>
+  withStore(async (bench) => {
+    const { store, backend, clock } = bench;
+    await flushes(bench, 20);
+    const lease = await Lease.acquire(store.context, MAIN);
+    let flushed = 0;
+    const other = await bench.open(before(backend, async (method, key) => {
+      if (method !== "replace" || !key.startsWith("refs/") || flushed++ >= 3) return;
+      clock.advance(1000);
+      await lease.write();
+    }));
+    const { folded, failed } = await other.foldHistory(KEEP);
+    assertEquals([folded > 10, failed], [true, []]);
+    assert(flushed > 2);
+    await lease.release();
+    await assertPoints(store, [3, 4, 5, 20, 21]);
+  }));
+
+scaledTest("what dies at any write of folding loses nothing, and leaves nothing once it was done again", async (t) => {
+  for (let calls = 0;; calls += scaled({ short: 5, long: 1 })) {
+    let finished = false;
+    await t.step(`after ${calls} writes`, () =>
+      withStore(async (bench) => {
+        const { store, backend, clock } = bench;
+        await flushes(bench, 30);
+        const txids = (await pointsOf(store)).map(({ txid }) => txid).filter((txid) => txid > 1);
+        let writes = 0;
+        let dead = false;
+        const dying = await bench.open(
+          new FaultyBackend(backend, ({ method }) => {
+            if (["put", "create", "replace", "delete"].includes(method) && writes++ >= calls) dead = true;
+            return dead ? { kind: "before", code: "unavailable" } : undefined;
+          }),
+        );
+        await dying.foldHistory(KEEP).catch(() => {});
+        finished = !dead;
+        await store.collectGarbage({ grace_ms: 0, ...KEEP });
+        await assertPoints(store, [txids[0]!, txids[10]!, txids.at(-1)!]);
+        assertEquals((await store.foldHistory(KEEP)).failed, []);
+        clock.advance(DAY_MS / 12);
+        await store.foldHistory(KEEP);
+        for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, ...KEEP });
+        await assertPoints(store, txids);
+        assertEquals(new Set(await dataKeys(backend)), await neededKeys(store, DEFAULT_LEVELS));
+        assertEquals((await store.context.refs.read("app", "main")).ref.folding, undefined);
+      }));
+    if (finished) return assert(calls > 5);
+  }
+});
+
+Deno.test("of two that fold a branch at once one does, and the other leaves garbage", () =>
+  withStore(async (bench) => {
+    const { store, backend } = bench;
+    await flushes(bench, 30);
+    const txids = (await pointsOf(store)).map(({ txid }) => txid).filter((txid) => txid > 1);
+    const other = await bench.open(backend);
+    const results = await Promise.all([store.foldHistory(KEEP), other.foldHistory(KEEP)]);
+    assertEquals(results.flatMap(({ failed }) => failed), []);
+    await store.foldHistory(KEEP);
+    for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, ...KEEP });
+    await assertPoints(store, txids);
+    assertEquals(new Set(await dataKeys(backend)), await neededKeys(store, DEFAULT_LEVELS));
+  }));
+
+Deno.test("folding beside garbage collection without a grace loses no point", () =>
+  withStore(async (bench) => {
+    const { store, backend } = bench;
+    await flushes(bench, 30);
+    const txids = (await pointsOf(store)).map(({ txid }) => txid).filter((txid) => txid > 1);
+    const other = await bench.open(backend);
+    let folding = true;
+    const passes = (async () => {
+      while (folding) {
+        await other.collectGarbage({ grace_ms: 0, ...KEEP }).catch(() => {});
+        await nextTurn();
+      }
+    })();
+    for (let i = 0; i < 3; i++) await store.foldHistory(KEEP);
+    folding = false;
+    await passes;
+    await assertPoints(store, txids);
+  }));
+
+Deno.test("a destroyed branch that is brought back has its points", () =>
+  withStore(async (bench) => {
+    const { store } = bench;
+    await store.fork(MAIN, "side");
+    await flushes(bench, 20, "side");
+    await store.touch(at("app@side"), { keep: "3d" });
+    await store.foldHistory(KEEP);
+    await store.destroy(at("app@side"), { confirm: true });
+    for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, ...KEEP });
+    await store.undo(at("app@side"));
+    assertEquals((await store.status(at("app@side"))).keep, "3d");
+    for (const txid of [2, 9, 17, 21]) assertEquals(await serialAt(store, `app@side@txid:${txid}`), txid);
+    await store.destroy(at("app@side"), OUTRIGHT);
+    await fails("not_found", store.log(at("app@side")));
+  }));
