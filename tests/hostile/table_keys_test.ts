@@ -21,7 +21,7 @@ import { matchRoute } from "../../broker/gateway/routes.ts";
 import { checkBody } from "../../broker/gateway/fields/mod.ts";
 import { decodeRollup, RollupSchema } from "../../broker/git/pull_request_checks.ts";
 import { parseLine } from "../../broker/task/rows.ts";
-import { isStage } from "../../broker/task/stages.ts";
+import { STAGE } from "../../broker/task/stages.ts";
 import { GOOD_BODIES, LANE_PATHS } from "../attacks/inputs/gateway.ts";
 import { fileErrorCode } from "../../lib/fs.ts";
 import { isOpName, parseArgs } from "../../lib/protocol/parse_args.ts";
@@ -98,7 +98,7 @@ Deno.test("no table of words from outside takes the name of an object's own meth
     assertEquals(errorOf(problem, 500).code, "internal");
     assertEquals(fileErrorCode(Object.assign(new Error(), { code: key })), "unavailable");
     // The names of both daemons.
-    assertEquals([isStage(key), isOpName(key)], [false, false]);
+    assertEquals([v.is(STAGE, key), isOpName(key)], [false, false]);
     assertThrows(() => parseArgs("status", JSON.parse(`{"${key}": 1}`)), TaskdError);
   }
   Deno.removeSync(work);

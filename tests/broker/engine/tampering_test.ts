@@ -118,7 +118,7 @@ Deno.test("attack: no commit is pushed but that whose tree, parent, words and ta
   const whole = { git_dir, tree, base_commit, message: withDigest(commitMessage(record), diff_sha256) };
   const options = { ...whole, at_ms: 0 };
   const approved = await commitTree(git, options);
-  await requireBoundCommit(git, record, { git_dir, commit: approved, remote });
+  await requireBoundCommit(git, record, { git_dir, commit: approved, remote, signal: undefined });
   const others = await Promise.all([
     commitTree(git, { ...options, tree: base_tree }),
     commitTree(git, { ...options, base_commit: approved }),
@@ -129,10 +129,17 @@ Deno.test("attack: no commit is pushed but that whose tree, parent, words and ta
   ]);
   assertEquals(new Set(others).size, others.length);
   for (const [at, commit] of others.entries()) {
-    assertEquals(await codeOf(requireBoundCommit(git, record, { git_dir, commit, remote })), "corrupt", `commit ${at}`);
+    assertEquals(
+      await codeOf(requireBoundCommit(git, record, { git_dir, commit, remote, signal: undefined })),
+      "corrupt",
+      `commit ${at}`,
+    );
   }
-  const elsewhere = { git_dir, commit: approved, remote: `${remote}x` };
+  const elsewhere = { git_dir, commit: approved, remote: `${remote}x`, signal: undefined };
   assertEquals(await codeOf(requireBoundCommit(git, record, elsewhere)), "corrupt");
   const reworded = { ...record, instruction: "Say hello\nand more" };
-  assertEquals(await codeOf(requireBoundCommit(git, reworded, { git_dir, commit: approved, remote })), "corrupt");
+  assertEquals(
+    await codeOf(requireBoundCommit(git, reworded, { git_dir, commit: approved, remote, signal: undefined })),
+    "corrupt",
+  );
 });

@@ -283,6 +283,7 @@ Deno.test("names of any bytes are carried exactly, and flagged", async () => {
     const listed = await bench.git.text(["ls-tree", "-r", "-z", "--name-only", facts.tree], {
       repository: { git_dir },
       attempted: "list",
+      signal: undefined,
     });
     assert(listed.includes("line\nbreak\0"));
   });
