@@ -50,14 +50,14 @@ const EXITS: Readonly<Record<number, string>> = {
 };
 
 /** What the limits of a task are taken from. */
-export interface Limits {
+export interface TaskLimits {
   settings: Settings;
   spend: Spend;
   auth: VendorAuth;
   budget_usd: number;
 }
 
-export function limitMet({ settings, spend, auth, budget_usd }: Limits): string | undefined {
+export function limitMet({ settings, spend, auth, budget_usd }: TaskLimits): string | undefined {
   const { task_budget_usd, task_max_requests } = settings;
   const max_requests = task_max_requests > 0 ? task_max_requests : DEFAULT_MAX_REQUESTS;
   if (auth === "api_key" && spend.usd > 0 && isSpent(spend.usd, budget_usd)) {
@@ -72,7 +72,7 @@ export function limitMet({ settings, spend, auth, budget_usd }: Limits): string 
 
 export function endingOf(
   end: SandboxEnd,
-  known: Limits & { built_in: boolean },
+  known: TaskLimits & { built_in: boolean },
 ): TaskEnding | undefined {
   if (end.reason === "timed_out") return timeoutEnding(known.settings.task_timeout);
   if (end.reason === "out_of_memory") {
