@@ -304,7 +304,10 @@ export declare class BrokerClient {
    *
    * @throws {TaskdError} `not_found`, `wrong_state`.
    */
-  push(id: string, request?: { decide?: DecideRequest | undefined }): Promise<void>;
+  push(
+    id: string,
+    request?: { decide?: DecideRequest | undefined; conflicts_read_sha256?: undefined | string },
+  ): Promise<void>;
 
   /**
    * Ends a task in any stage before its push, or gives up an approved change that waits to land.
