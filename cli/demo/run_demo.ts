@@ -11,7 +11,7 @@ import type { DemoHost, DemoRuntime } from "./broker_home.ts";
 import { needPodman } from "./podman.ts";
 import { findSqlClient } from "./seller.ts";
 import { type DemoFacts, showStory } from "./story.ts";
-import type { Step } from "./terminal.ts";
+import type { Step } from "./transcript.ts";
 
 export interface DemoOptions {
   entry: string;
@@ -48,11 +48,11 @@ export async function runDemo(
     print(`An agent, a shop and a crash; in ${dir}${keep ? "" : ", removed at the end"}`);
     if (options.runtime === "podman") await needPodman();
     const sqlite3 = await findSqlClient();
-    const { facts, terminal } = await showStory({ ...options, dir, sqlite3, colour, print, signal });
+    const { facts, transcript } = await showStory({ ...options, dir, sqlite3, colour, print, signal });
     const duration_ms = performance.now() - start;
     const end = keep ? `Look around in ${dir}, which HOME is to name` : "Nothing is left behind";
     print(`\nDone in ${(duration_ms / 1_000).toFixed(1)} s. ${end}.`);
-    return { duration_ms, ...(keep ? { directory: dir } : {}), steps: terminal.steps, facts };
+    return { duration_ms, ...(keep ? { directory: dir } : {}), steps: transcript.steps, facts };
   } catch (error) {
     if (!signal.aborted) throw error;
     throw new TaskdError(

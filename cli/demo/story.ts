@@ -17,7 +17,7 @@ import { Repository, writeDecisions } from "./repository.ts";
 import { FIX, scriptFor } from "./scripts.ts";
 import { Seller } from "./seller.ts";
 import { buildShop, SHOP } from "./shop.ts";
-import { formatCount, Terminal, type TerminalOptions } from "./terminal.ts";
+import { formatCount, ShellTranscript, type ShellTranscriptOptions } from "./transcript.ts";
 
 export interface DemoFacts {
   runtime: DemoRuntime;
@@ -53,7 +53,7 @@ export interface DemoFacts {
   restored: number;
 }
 
-export interface StoryOptions extends Pick<TerminalOptions, "colour" | "print" | "sqlite3"> {
+export interface StoryOptions extends Pick<ShellTranscriptOptions, "colour" | "print" | "sqlite3"> {
   /** An empty directory that no other user may enter. */
   dir: string;
   host: DemoHost;
@@ -72,16 +72,16 @@ const SOME_ORDERS = 20;
 const OPEN = `$(taskd path ${SHOP})`;
 
 /** Shows it. Everything it starts has ended when the promise settles. */
-export async function showStory(options: StoryOptions): Promise<{ facts: DemoFacts; terminal: Terminal }> {
+export async function showStory(options: StoryOptions): Promise<{ facts: DemoFacts; transcript: ShellTranscript }> {
   await using story = new Story(options);
-  return { facts: await story.show(), terminal: story.terminal };
+  return { facts: await story.show(), transcript: story.transcript };
 }
 
 class Story implements AsyncDisposable {
   readonly #options: StoryOptions;
   readonly #cleanup = new AsyncDisposableStack();
   readonly #model: ScriptedModel;
-  terminal!: Terminal;
+  transcript!: ShellTranscript;
   #home!: BrokerHome;
   #repository!: Repository;
   #store: DaemonProcess<void> | undefined;
@@ -112,9 +112,9 @@ class Story implements AsyncDisposable {
     const crash = await this.#crash(waiting);
     const landed = await this.#land(id, approve);
     const test = await this.#repository.test(landed.branch);
-    this.terminal.claim(test.passed, `its test on ${landed.branch}: ${test.says}`);
+    this.transcript.claim(test.passed, `its test on ${landed.branch}: ${test.says}`);
     const task = await this.#task(id);
-    this.terminal.chapter("Branches of the open database, and a statement taken back");
+    this.transcript.chapter("Branches of the open database, and a statement taken back");
     const merged_cents = await this.#migrate();
     const undone = await this.#takeBack(created);
     const sales = await this.#count();
@@ -146,23 +146,23 @@ class Story implements AsyncDisposable {
     const model_url = this.#model.url;
     const home = this.#home = await BrokerHome.make({ dir, host, runtime, model_url, api_key, entry, signal });
     if (runtime === "podman") this.#cleanup.defer(() => removeNetwork(home.network));
-    const terminal = this.terminal = new Terminal({ ...shown, sqlite3, process: home.process });
-    terminal.chapter("An agent fixes a program and its data, and a person decides what leaves");
+    const transcript = this.transcript = new ShellTranscript({ ...shown, sqlite3, process: home.process });
+    transcript.chapter("An agent fixes a program and its data, and a person decides what leaves");
     const repository = this.#repository = await Repository.make(dir, signal);
     this.#history = buildShop(join(dir, "shop.db"), size_mb);
-    terminal.say("billing.git: a program, its test, and a note to AI agents that is up to no good.");
-    terminal.say("shop.db: a shop; the same program has written its invoices.");
+    transcript.say("billing.git: a program, its test, and a note to AI agents that is up to no good.");
+    transcript.say("shop.db: a shop; the same program has written its invoices.");
     const { passed, says } = await repository.test("main");
-    terminal.claim(!passed, `the test: ${says}`);
-    await terminal.run(`taskd create ${SHOP} --from shop.db`);
+    transcript.claim(!passed, `the test: ${says}`);
+    await transcript.run(`taskd create ${SHOP} --from shop.db`);
     const created = systemClock.monotonic();
     await this.#startStore();
-    const { stdout: checkout } = await terminal.run(`taskd session open ${SHOP}`);
+    const { stdout: checkout } = await transcript.run(`taskd session open ${SHOP}`);
     this.#seller = this.#cleanup.use(new Seller(sqlite3, checkout, signal));
     await this.#seller.sells(SOME_ORDERS);
-    terminal.say(`${sqlite3[0]} sells into that file from now on, one transaction after the other.`);
+    transcript.say(`${sqlite3[0]} sells into that file from now on, one transaction after the other.`);
     await this.#startBroker();
-    terminal.say(`A task may spend $${BUDGET_USD.toFixed(2)}; the agent's model follows a script.`);
+    transcript.say(`A task may spend $${BUDGET_USD.toFixed(2)}; the agent's model follows a script.`);
     return { before: says, created };
   }
 
@@ -178,7 +178,7 @@ class Story implements AsyncDisposable {
   }
 
   async #daemon<T>(words: string, start: (process: OwnProcessOptions) => Promise<DaemonProcess<T>>) {
-    const daemon = await this.terminal.does(`taskd ${words} &`, () => start(this.#home.process));
+    const daemon = await this.transcript.does(`taskd ${words} &`, () => start(this.#home.process));
     this.#options.print(`[${daemon.pid}]`);
     return daemon;
   }
@@ -188,11 +188,11 @@ class Story implements AsyncDisposable {
   }
 
   async #work(): Promise<{ id: string; refused: string[] }> {
-    const { stdout: id, lines } = await this.terminal.run(`taskd submit ./billing.git --database ${SHOP} "${FIX}"`);
+    const { stdout: id, lines } = await this.transcript.run(`taskd submit ./billing.git --database ${SHOP} "${FIX}"`);
     const refused = lines.filter((line) => / is refused/.test(line)).map((line) => line.trim());
     const { refused_egress, stage } = await this.#task(id);
     for (const { target, reason } of refused_egress) refused.push(`${target}: ${reason}`);
-    this.terminal.claim(
+    this.transcript.claim(
       stage === "awaiting_approval" && refused.length > 0,
       `refused to the agent: ${refused.join("; ")}`,
     );
@@ -202,7 +202,7 @@ class Story implements AsyncDisposable {
   /** Shows what a person is shown, from a line on; answers the command that approves exactly this. */
   async #review(id: string, shown: (lines: readonly string[]) => readonly string[]): Promise<string> {
     const colour = this.#options.colour ? " --color" : "";
-    const { stdout } = await this.terminal.run(`taskd review ${id.slice(0, 12)}${colour}`, { show: shown });
+    const { stdout } = await this.transcript.run(`taskd review ${id.slice(0, 12)}${colour}`, { show: shown });
     const last = stdout.split("\n").find((line) => line.startsWith("  taskd approve "))?.trim();
     // Of conflicts it says how they can be decided.
     const approve = last?.replace(/ --prefer ours\|theirs.*/, "");
@@ -212,9 +212,11 @@ class Story implements AsyncDisposable {
 
   /** The shop works on, also on rows that the task has changed. */
   async #whileItWaits(): Promise<number[]> {
-    this.terminal.say("While the task waits for a person, the shop cancels one invoice, and corrects another by hand.");
+    this.transcript.say(
+      "While the task waits for a person, the shop cancels one invoice, and corrects another by hand.",
+    );
     const change = "UPDATE invoices SET cents = 0 WHERE id = 3; UPDATE invoices SET cents = 1149 WHERE id = 5";
-    await this.terminal.run(`sqlite3 ${OPEN} "${change}"`);
+    await this.transcript.run(`sqlite3 ${OPEN} "${change}"`);
     return await this.#invoices();
   }
 
@@ -224,7 +226,7 @@ class Story implements AsyncDisposable {
 
   /** Rows of the open database. */
   async #ask(sql: string): Promise<string[]> {
-    return (await this.terminal.quietly(`sqlite3 ${OPEN} "${sql}"`)).split("\n");
+    return (await this.transcript.quietly(`sqlite3 ${OPEN} "${sql}"`)).split("\n");
   }
 
   async #orders(): Promise<number> {
@@ -233,63 +235,66 @@ class Story implements AsyncDisposable {
 
   /** Kills both daemons while the shop sells and the task waits. */
   async #crash(waiting: TaskView): Promise<DemoFacts["crash"]> {
-    const { terminal } = this;
+    const { transcript } = this;
     const daemons = [this.#broker!, this.#store!];
-    await terminal.does(`kill -9 ${daemons.map(({ pid }) => pid).join(" ")}`, async () => {
+    await transcript.does(`kill -9 ${daemons.map(({ pid }) => pid).join(" ")}`, async () => {
       await Promise.all(daemons.map((daemon) => daemon.kill()));
     });
     const acknowledged = this.#seller.sold;
-    terminal.say(`Both daemons die at order ${formatCount(acknowledged)}; the shop sells on.`);
+    transcript.say(`Both daemons die at order ${formatCount(acknowledged)}; the shop sells on.`);
     await this.#startStore();
-    await terminal.run(`taskd session open ${SHOP}`);
+    await transcript.run(`taskd session open ${SHOP}`);
     await this.#startBroker();
     const found = await this.#orders();
     const task = await this.#task(waiting.id);
     const { stage, gate, trace } = task;
-    terminal.claim(found >= acknowledged, `no order is lost: ${formatCount(found)} are there by now`);
+    transcript.claim(found >= acknowledged, `no order is lost: ${formatCount(found)} are there by now`);
     const same = stage === "awaiting_approval" && gate?.diff_sha256 === waiting.gate?.diff_sha256 && trace.intact;
-    terminal.claim(same, `the task waits for the same diff; its trace of ${rowsOf(task)} rows is intact`);
+    transcript.claim(same, `the task waits for the same diff; its trace of ${rowsOf(task)} rows is intact`);
     return { acknowledged, found };
   }
 
   /** Approves what was read, decides what is in conflict by then, and approves that. */
   async #land(id: string, approve: string) {
-    const { terminal } = this;
+    const { transcript } = this;
     const before = this.#seller.sold;
-    await terminal.run(approve, { status: 3 });
+    await transcript.run(approve, { status: 3 });
     const again = await this.#review(id, (lines) => {
       const conflicts = from(lines, "in conflict");
       return [...conflicts.slice(0, conflicts.indexOf("")), ...from(lines, "To approve")];
     });
     const { gate, pushed: early } = await this.#task(id);
     const conflicts = (gate!.conflicts ?? []).reduce((sum, { total }) => sum + total, 0);
-    terminal.claim(
+    transcript.claim(
       conflicts === 2 && early === undefined,
       "nothing has landed, and the gate shows both sides: a person decides, value by value",
     );
     await writeDecisions(join(this.#options.dir, "decide.json"), [
       { db: SHOP, table: "invoices", key: { id: 5 }, column: "cents", take: "theirs" },
     ]);
-    await terminal.run("cat decide.json");
-    await terminal.run(`${again} --resolve decide.json --prefer ours`);
+    await transcript.run("cat decide.json");
+    await transcript.run(`${again} --resolve decide.json --prefer ours`);
     const invoices = await this.#invoices();
     const right = [5997, 870, 0, 2500, 1150];
-    terminal.claim(invoices.every((cents, i) => cents === right[i]), `the invoices in the open database: ${invoices}`);
+    transcript.claim(
+      invoices.every((cents, i) => cents === right[i]),
+      `the invoices in the open database: ${invoices}`,
+    );
     const orders = await this.#orders();
-    terminal.claim(orders >= before, `and ${formatCount(orders)} orders of the shop are beside them`);
+    transcript.claim(orders >= before, `and ${formatCount(orders)} orders of the shop are beside them`);
     const { pushed } = await this.#task(id);
     return { conflicts, invoices, branch: pushed!.branch };
   }
 
   async #migrate(): Promise<number> {
-    const { terminal } = this;
-    await terminal.run(`taskd fork ${SHOP} cents`);
+    const { transcript } = this;
+    await transcript.run(`taskd fork ${SHOP} cents`);
     const statements = "ALTER TABLE products ADD COLUMN cents INTEGER; UPDATE products SET cents = round(price * 100)";
-    await terminal.run(`sqlite3 $(taskd checkout ${SHOP}@cents) "${statements}"`);
-    await terminal.run(`taskd checkpoint ${SHOP}@cents cents`);
-    await terminal.run(`taskd merge ${SHOP}@cents --into main`);
+    await transcript.run(`sqlite3 $(taskd checkout ${SHOP}@cents) "${statements}"`);
+    await transcript.run(`taskd checkpoint ${SHOP}@cents cents`);
+    await transcript.run(`taskd merge ${SHOP}@cents --into main`);
     const [price, cents] = (await this.#ask("SELECT price * 100, cents FROM products WHERE id = 1"))[0]!.split("|");
-    terminal.claim(
+    transcript.claim(
       Number(cents) === Math.round(Number(price)),
       "the migration is in the open database, and the shop sells on",
     );
@@ -297,48 +302,53 @@ class Story implements AsyncDisposable {
   }
 
   async #takeBack(created: number): Promise<Pick<DemoFacts, "prices" | "for_nothing">> {
-    const { terminal } = this;
+    const { transcript } = this;
     const sum = async () => Number((await this.#ask("SELECT sum(price) FROM products"))[0]);
     const unpaid = async () => Number((await this.#ask("SELECT count(*) FROM orders WHERE price = 0"))[0]);
     const before = await sum();
     // Its history has to reach back so far.
     const early = created + AGO_MS + 1_000 - systemClock.monotonic();
     if (early > 0) await systemClock.sleep(early, this.#options.signal);
-    terminal.say("An UPDATE without its WHERE, in the open database:");
-    await terminal.run(`sqlite3 ${OPEN} "UPDATE products SET price = 0"`);
+    transcript.say("An UPDATE without its WHERE, in the open database:");
+    await transcript.run(`sqlite3 ${OPEN} "UPDATE products SET price = 0"`);
     await this.#seller.sells(SOME_ORDERS);
-    await terminal.run(`taskd fork ${SHOP} oops --at ${AGO_MS / 1_000}s`);
-    await terminal.run(`taskd diff ${SHOP}@oops ${SHOP} --table products --rows 1`);
+    await transcript.run(`taskd fork ${SHOP} oops --at ${AGO_MS / 1_000}s`);
+    await transcript.run(`taskd diff ${SHOP}@oops ${SHOP} --table products --rows 1`);
     const bad = await sum();
     const lost = await unpaid();
-    terminal.claim(bad === 0 && lost >= SOME_ORDERS, `every price is gone, and ${lost} orders were for nothing so far`);
-    await terminal.run(
+    transcript.claim(
+      bad === 0 && lost >= SOME_ORDERS,
+      `every price is gone, and ${lost} orders were for nothing so far`,
+    );
+    await transcript.run(
       `sqlite3 ${OPEN} "ATTACH '$(taskd checkout ${SHOP}@oops)' AS oops; ` +
         "UPDATE main.products SET price = (SELECT price FROM oops.products AS old WHERE old.id = main.products.id); " +
         'UPDATE orders SET price = (SELECT price FROM main.products WHERE id = product_id) WHERE price = 0"',
     );
     const [after, left] = [await sum(), await unpaid()];
-    terminal.claim(after === before && left === 0, "every price is back, also in the orders that came meanwhile");
+    transcript.claim(after === before && left === 0, "every price is back, also in the orders that came meanwhile");
     return { prices: { before, bad, after }, for_nothing: { before: lost, after: left } };
   }
 
   /** Closes the shop, and counts what was sold in a copy that is restored from the store. */
   async #count(): Promise<Pick<DemoFacts, "acknowledged" | "restored">> {
-    const { terminal } = this;
+    const { transcript } = this;
     await this.#seller.stop();
     const acknowledged = this.#seller.sold;
-    terminal.say(`The shop closes at order ${formatCount(acknowledged)}.`);
-    await terminal.run(`taskd session close ${SHOP}`);
-    await terminal.run(`taskd export ${SHOP} restored.db`);
-    const { stdout } = await terminal.run('sqlite3 restored.db "SELECT count(*) FROM orders; PRAGMA integrity_check"');
+    transcript.say(`The shop closes at order ${formatCount(acknowledged)}.`);
+    await transcript.run(`taskd session close ${SHOP}`);
+    await transcript.run(`taskd export ${SHOP} restored.db`);
+    const { stdout } = await transcript.run(
+      'sqlite3 restored.db "SELECT count(*) FROM orders; PRAGMA integrity_check"',
+    );
     const [count, integrity] = stdout.split("\n");
     const restored = Number(count) - this.#history;
-    terminal.claim(
+    transcript.claim(
       restored === acknowledged && integrity === "ok",
       `${formatCount(this.#history)} orders before and ${formatCount(acknowledged)} acknowledged since, ` +
         `${formatCount(Number(count))} restored from the store: nothing is lost`,
     );
-    await terminal.does(`kill ${this.#broker!.pid} ${this.#store!.pid}`, async () => {
+    await transcript.does(`kill ${this.#broker!.pid} ${this.#store!.pid}`, async () => {
       await this.#broker!.stop();
       await this.#store!.stop();
     });

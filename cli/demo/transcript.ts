@@ -1,5 +1,5 @@
 /**
- * The terminal of the demo: each command is printed as a person types it, then run, and its output is shown as it comes.
+ * The transcript of the demo: each command is printed as a person types it, then run, and its output is shown as it comes.
  * What the demo says of it is a comment between them, and is checked before it is printed.
  */
 
@@ -12,7 +12,7 @@ export interface Step {
   duration_ms: number;
 }
 
-export interface TerminalOptions {
+export interface ShellTranscriptOptions {
   print: (line: string) => void;
   colour: boolean;
   /** Where commands run, with which environment; its signal ends them, and the story between them. */
@@ -21,7 +21,7 @@ export interface TerminalOptions {
   sqlite3: readonly string[];
 }
 
-export interface RunOptions {
+export interface ExpectedRun {
   /** The exit status that it has to have; 0 when absent. */
   status?: number;
   /** What of its lines is shown, once it has ended; all of them, as they come, when absent. */
@@ -38,13 +38,13 @@ export interface Printed {
 /** The codes of a terminal. */
 const TONES = { bold: 1, faint: 2, good: 32 } as const;
 
-export class Terminal {
+export class ShellTranscript {
   readonly steps: Step[] = [];
-  readonly #options: TerminalOptions;
+  readonly #options: ShellTranscriptOptions;
   /** What commands have printed in the place of a word: paths, which stay. */
   readonly #paths = new Map<string, string>();
 
-  constructor(options: TerminalOptions) {
+  constructor(options: ShellTranscriptOptions) {
     this.#options = options;
   }
 
@@ -73,7 +73,7 @@ export class Terminal {
   }
 
   /** Prints a command and runs it. */
-  run(command: string, options: RunOptions = {}): Promise<Printed> {
+  run(command: string, options: ExpectedRun = {}): Promise<Printed> {
     return this.does(command, () => this.#run(command, options));
   }
 
@@ -82,7 +82,7 @@ export class Terminal {
     return (await this.#run(command, { show: () => [] })).stdout;
   }
 
-  async #run(command: string, { status = 0, show }: RunOptions): Promise<Printed> {
+  async #run(command: string, { status = 0, show }: ExpectedRun): Promise<Printed> {
     const { process } = this.#options;
     const [program, args] = await this.#prepared(command);
     const options = { args, stdin: "null", stdout: "piped", stderr: "piped", ...placeOf(process) } as const;
