@@ -33,12 +33,16 @@ interface Content {
   /** SQL by type and name. */
   definitions: Map<string, string>;
   tables: Map<string, Rows>;
+  /** Origins of each table's columns. */
+  columns: Map<string, string[]>;
 }
 
 /** Reads it; columns go by their origins. */
 function contentOf(path: string, origins: Origins): Content {
   using db = open(path);
   const definitions = db.prepare("SELECT type || ' ' || name AS name, sql FROM sqlite_schema WHERE sql NOT NULL").all();
+  const origin = (table: string) => columnsOf(db, table).map((name) => origins.get(table)?.get(name) ?? name);
+  const columns = new Map(tablesOf(db).map((table) => [table, origin(table)]));
   const tables = tablesOf(db).map((table): [string, Rows] => {
     const from = origins.get(table) ?? new Map<string, string>();
     const columns = columnsOf(db, table);
@@ -58,6 +62,7 @@ function contentOf(path: string, origins: Origins): Content {
   return {
     definitions: new Map(definitions.map(({ name, sql }) => [String(name), String(sql)])),
     tables: new Map(tables),
+    columns,
   };
 }
 
@@ -96,7 +101,7 @@ function modelOf(
     const from_theirs = theirs.definitions.get(name) !== base.definitions.get(name);
     const sides = [base, ours, theirs].map((side) => side.tables.get(table));
     const shape = from_theirs ? theirs : ours;
-    const columns = union(...shape.tables.get(table)?.values() ?? []);
+    const columns = shape.columns.get(table) ?? [];
     const rows: Rows = new Map();
     for (const key of union(...sides)) {
       const [b, o, t] = sides.map((side) => side?.get(key));
@@ -105,7 +110,7 @@ function modelOf(
         row === undefined ? other : row.get(column) ?? fallback(table, column);
       rows.set(
         key,
-        new Map([...columns].map((column) => {
+        new Map(columns.map((column) => {
           if (b !== undefined) {
             const cells = [b, o, t].map((row) => cell(row, column, "")) as [string, string, string];
             return [column, pick(`${table} ${key} ${column}`, cells)];
@@ -118,7 +123,7 @@ function modelOf(
     }
     tables.set(table, rows);
   }
-  return { definitions, tables };
+  return { definitions, tables, columns: new Map() };
 }
 
 /** What each definition needs is there: SQLite looks when a table gets another name. */
