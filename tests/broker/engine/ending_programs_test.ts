@@ -6,6 +6,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ContainerProgram } from "../../../broker/sandbox/container_program.ts";
 import { DesktopNotifier } from "../../../broker/engine/notify.ts";
+import { Gh } from "../../../broker/git/gh.ts";
+import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { writeProgram } from "../../support/programs.ts";
@@ -125,16 +127,33 @@ async function approveWhile(bench: BrokerBench, git: Sleeper, id: string, diff_s
   await git.sleeps(1);
 }
 
-Deno.test("a container's program that hangs ends with its task", async () => {
-  await using podman = await Sleeper.make("podman", "*", "exit 1");
-  const program = new ContainerProgram({ path: podman.path, env: () => undefined, clock: systemClock });
-  const ending = new AbortController();
-  const asked = program.ask(["run", "x"], { signal: ending.signal });
-  await podman.sleeps(1);
-  ending.abort(new Error("ended"));
-  await assertRejects(() => asked, Error, "ended");
-  assertEquals(await sleepers(), []);
-});
+/** Programs beside git, each called as the broker calls it. */
+const OTHERS: Record<string, (path: string, signal: AbortSignal) => Promise<unknown>> = {
+  podman: (path, signal) =>
+    new ContainerProgram({ path, env: () => undefined, clock: systemClock }).ask(["run", "x"], { signal }),
+  gh: (path, signal) =>
+    new Gh({ path, cwd: "/", env: {} }).createPullRequest({
+      repo: parseRepo("https://git.example.com/acme/app"),
+      head: "agent/x",
+      base: "main",
+      title: "x",
+      body: "",
+      signal,
+    }),
+  ps: (path, signal) => listProcesses({ path, signal }),
+};
+
+for (const [name, call] of Object.entries(OTHERS)) {
+  Deno.test(`another program that hangs ends with what it is for: ${name}`, async () => {
+    await using sleeper = await Sleeper.make(name, "*", "exit 1");
+    const ending = new AbortController();
+    const called = call(sleeper.path, ending.signal);
+    await sleeper.sleeps(1);
+    ending.abort(new Error("ended"));
+    await assertRejects(() => called, Error, "ended");
+    assertEquals(await sleepers(), []);
+  });
+}
 
 Deno.test("a desktop that does not answer ends with the broker", async () => {
   await using notify = await Sleeper.make("notify-send", "*", "exit 1");
