@@ -311,21 +311,24 @@ export class Exchange {
     if (this.#status === undefined) return { usd: 0, unmetered: this.#connected, metered: undefined };
     if (this.#status >= 300) return { usd: 0, unmetered: false, metered: undefined };
     const request = { ...asked, body_bytes: body?.length ?? 0 };
-    const reading = this.#meter?.reading() ?? "unreadable";
-    const metered = this.#meter?.metered();
+    const most = () => prices.boundOf(lane, asked.model, bound(request)) ?? 0;
+    if (this.#meter === undefined) return { usd: most(), unmetered: true, metered: undefined };
+    const metered = this.#meter.metered();
     const whole = ending === "complete" || ending === "client_gone";
-    switch (metered === undefined ? "unreadable" : reading) {
+    const reading = this.#meter.reading();
+    switch (!whole && reading === "unreadable" ? "cut" : reading) {
       case "unreadable":
-        return { usd: prices.boundOf(lane, asked.model, bound(request)) ?? 0, unmetered: true, metered };
+        return { usd: most(), unmetered: true, metered };
       case "silent":
-        return { usd: 0, unmetered: !metered!.complete, metered };
+        return { usd: 0, unmetered: !metered.complete, metered };
       case "cut": {
-        const usd = prices.costOf(lane, asked.model, estimated(metered!, { ...request, ...this.#meter!.seen }));
-        return { usd: usd ?? 0, unmetered: true, metered };
+        const seen_usd = prices.costOf(lane, asked.model, metered) ?? 0;
+        const usd = prices.costOf(lane, asked.model, estimated(metered, { ...request, ...this.#meter.seen })) ?? 0;
+        return { usd: Math.max(seen_usd, Math.min(usd, most())), unmetered: true, metered };
       }
       case "metered": {
-        const usd = prices.costOf(lane, asked.model, metered!);
-        return { usd: usd ?? 0, unmetered: !whole || usd === undefined || !metered!.complete, metered };
+        const usd = prices.costOf(lane, asked.model, metered);
+        return { usd: usd ?? 0, unmetered: !whole || usd === undefined || !metered.complete, metered };
       }
     }
   }

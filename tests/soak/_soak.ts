@@ -15,7 +15,7 @@ import { Clients } from "./_clients.ts";
 import { leftovers, sandboxes } from "./_leftovers.ts";
 import { BASE_FILES, BLOCKED_PATHS, SECOND_LOOK_PATHS } from "./plan.ts";
 import { readBranches, readLedger, readQueue, readTraces } from "./traces.ts";
-import { MAX_REQUEST_TOKENS, TOKEN_USD, Upstream } from "./upstream.ts";
+import { MAX_ESTIMATED_USD, MAX_REQUEST_TOKENS, TOKEN_USD, Upstream } from "./upstream.ts";
 import { evaluate, type Verdict } from "./_verdicts.ts";
 
 /** What to run. */
@@ -53,7 +53,7 @@ export interface SoakReport extends Verdict {
   lines: readonly string[];
 }
 
-const TASK_BUDGET_USD = 0.3;
+const TASK_BUDGET_USD = 0.6;
 const WINDOW_S = 10;
 /** Nothing has moved for so long: it never will. */
 const STUCK_MS = 180_000;
@@ -261,7 +261,7 @@ compat:
   async #watch({ client }: Clients): Promise<void> {
     const { tasks } = this.#options;
     // What those that run may still spend, each up to its budget and the request that crosses it.
-    const most_usd = this.#budget + tasks * (TASK_BUDGET_USD + MAX_REQUEST_TOKENS * TOKEN_USD);
+    const most_usd = this.#budget + tasks * (TASK_BUDGET_USD + MAX_ESTIMATED_USD + MAX_REQUEST_TOKENS * TOKEN_USD);
     while (!this.#drained) {
       await systemClock.sleep(500);
       const use = this.#broker?.use();

@@ -6,7 +6,7 @@
 import type { Decisions, Following, Order } from "./_clients.ts";
 import { planOf, tagIn } from "./plan.ts";
 import { blobId, type Branch, isCrash, type Item, type Trace } from "./traces.ts";
-import { type Billed, MAX_REQUEST_TOKENS, TOKEN_USD } from "./upstream.ts";
+import { type Billed, MAX_ESTIMATED_USD, MAX_REQUEST_TOKENS, TOKEN_USD } from "./upstream.ts";
 
 /** Requests of a task whose figures a kill may take with it: one that runs, and those whose rows are being written. */
 const LOST_REQUESTS = 4;
@@ -43,6 +43,8 @@ export interface Money {
   /** Charged for answers that never reported it. */
   unreported_usd: number;
   unreported_requests: number;
+  /** Charged for answers that broke off, by what their bytes say, beside what they reported. */
+  estimated_usd: number;
   /** Reported by answers whose figures were lost with a broker that was killed. */
   lost_usd: number;
   lost_requests: number;
@@ -231,6 +233,7 @@ function account({ traces, bill, ledger, kills, slots }: World): { problems: str
     metered_usd: 0,
     unreported_usd: sum(bill, ({ usd, reported_usd }) => usd - reported_usd),
     unreported_requests: bill.filter(({ usd, reported_usd }) => usd > reported_usd).length,
+    estimated_usd: 0,
     lost_usd: 0,
     lost_requests: 0,
     unknown_starts: 0,
@@ -245,16 +248,21 @@ function account({ traces, bill, ledger, kills, slots }: World): { problems: str
     const unmetered = requests.filter((request) => request.unmetered).length;
     const missing = { requests: requests.length - spent.requests, usd: reported_usd - spent.usd };
     money.metered_usd += spent.usd;
+    money.estimated_usd += Math.max(0, -missing.usd);
+    const cuts = requests.filter(({ fate }) => fate.startsWith("cut_")).length;
+    const is_charged_more = missing.usd < -ROUNDING_USD - cuts * MAX_ESTIMATED_USD;
     const says = (what: string) => problems.push(`${trace.id} (${tag}, ${trace.outcomes[0]}, ${trace.reason}) ${what}`);
     if (isCrashed(trace)) {
-      money.lost_usd += missing.usd;
+      money.lost_usd += Math.max(0, missing.usd);
       money.lost_requests += missing.requests;
       const most_usd = LOST_REQUESTS * MAX_REQUEST_TOKENS * TOKEN_USD;
       if (missing.requests < 0 || missing.requests > LOST_REQUESTS) says(`lost ${missing.requests} requests`);
-      if (missing.usd < -ROUNDING_USD || missing.usd > most_usd) says(`lost $${missing.usd}`);
+      if (is_charged_more || missing.usd > most_usd) says(`lost $${missing.usd}`);
     } else {
       if (missing.requests !== 0) says(`has ${spent.requests} requests, the vendor ${requests.length}`);
-      if (Math.abs(missing.usd) > ROUNDING_USD) says(`has $${spent.usd}, the vendor reported $${reported_usd}`);
+      if (is_charged_more || missing.usd > ROUNDING_USD) {
+        says(`has $${spent.usd}, the vendor reported $${reported_usd}`);
+      }
       if (unmetered !== spent.unmetered_requests) {
         says(`has ${spent.unmetered_requests} unmetered requests, and there were ${unmetered}`);
       }
@@ -271,7 +279,7 @@ function account({ traces, bill, ledger, kills, slots }: World): { problems: str
   for (const id of ledger.keys()) if (!ids.has(id)) problems.push(`the ledger has a start ${id} of no task`);
   // A broker that is killed between a task's last row and its line in the ledger.
   if (unknown_ends > kills * slots) problems.push(`the ledger does not know what ${unknown_ends} ended tasks cost`);
-  const apart = money.billed_usd - money.metered_usd - money.unreported_usd - money.lost_usd;
+  const apart = money.billed_usd + money.estimated_usd - money.metered_usd - money.unreported_usd - money.lost_usd;
   if (Math.abs(apart) > ROUNDING_USD * bill.length) {
     problems.push(`$${apart} of the vendor's bill is not accounted for`);
   }

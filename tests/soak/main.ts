@@ -25,6 +25,7 @@ function table({ money, outcomes, reasons, counts, ...report }: SoakReport): str
     ["requests at the model's endpoint", report.requests],
     ["billed", usd(money.billed_usd)],
     ["  metered, in the traces", usd(money.metered_usd)],
+    ["  estimated of them, of answers that broke off", usd(money.estimated_usd)],
     [`  never reported, ${money.unreported_requests} requests`, usd(money.unreported_usd)],
     [`  lost with killed brokers, ${money.lost_requests} requests`, usd(money.lost_usd)],
     ["starts of unknown cost in the ledger", money.unknown_starts],

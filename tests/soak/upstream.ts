@@ -14,6 +14,9 @@ export const TOKEN_USD = 100 / 1e6;
 /** The most tokens of a request, both directions together. */
 export const MAX_REQUEST_TOKENS = 700;
 
+/** The most that an answer which broke off is charged beside what it reported: a third of a token for each byte. */
+export const MAX_ESTIMATED_USD = 16_384 / 3 * TOKEN_USD;
+
 /** What happens to a request, with how often. */
 const FATES = {
   whole: 70,

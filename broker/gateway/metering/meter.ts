@@ -27,6 +27,7 @@ export class Meter {
   #done_marker = false;
   #is_stream = false;
   #values = 0;
+  #bytes = 0;
   #garbled = false;
 
   constructor(form: UsageForm, content_type: string) {
@@ -36,6 +37,7 @@ export class Meter {
   }
 
   push(bytes: Uint8Array): void {
+    this.#bytes += bytes.length;
     this.#parser ??= this.#choose(bytes);
     this.#parser?.push(bytes);
   }
@@ -49,9 +51,9 @@ export class Meter {
     return this.#done_marker || this.#reading.done;
   }
 
-  /** Bytes of what the model wrote, as far as they came. */
+  /** Bytes of what the model wrote, as far as they came; of an answer in one piece that broke off, all of them. */
   get seen(): { answer_bytes: number } {
-    return { answer_bytes: this.#reading.answer_bytes };
+    return { answer_bytes: this.#is_stream ? this.#reading.answer_bytes : this.#bytes };
   }
 
   /**

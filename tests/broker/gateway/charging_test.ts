@@ -66,8 +66,6 @@ Deno.test("an answer that cannot be read costs what the request could cost at mo
     ["an unknown coding", coded("compress", packed), 502],
     ["an unknown coding before a known one", coded("x, gzip", packed), 502],
     ["codings without end", coded("gzip,".repeat(5).slice(0, -1), packed), 502],
-    ["what is no gzip", coded("gzip", Buffer.from("plain")), 200],
-    ["gzip that breaks off", coded("gzip", packed.subarray(0, 60)), 200],
     ["no JSON", pieces("application/json", ["It went well."]), 200],
     ["JSON without figures", json({ id: "x" }), 200],
     ["JSON that is cut", pieces("application/json", [JSON.stringify(ANTHROPIC.message).slice(0, -3)]), 200],
@@ -88,6 +86,33 @@ Deno.test("an answer that cannot be read costs what the request could cost at mo
     const spend = await lease.end();
     assertAlmostEquals(spend.usd, BOUND_USD, 1e-12, name);
     assertEquals([spend.unmetered_requests, spend.requests], [1, 1], "it is no exact amount");
+  }
+});
+
+Deno.test("an answer in one piece that breaks off costs what its bytes say, and no more than it could", async () => {
+  const message = JSON.stringify(ANTHROPIC.message);
+  const packed = gzipSync(message);
+  const input_usd = Math.ceil(JSON.stringify(BODIES.messages).length / 3) * 3 / 1e6;
+  const hangUp = (text: string): Answer => (response) => {
+    response.writeHead(200, { "content-type": "application/json", "content-length": "100000" });
+    response.write(text, () => response.destroy());
+  };
+  const answers: [string, Answer, number][] = [
+    ["half of it", hangUp(message.slice(0, 150)), input_usd + 50 * 15 / 1e6],
+    ["all but its end", hangUp(`{${" ".repeat(60_000)}`), BOUND_USD],
+    ["what is no gzip", coded("gzip", Buffer.from("plain")), input_usd],
+    ["gzip that breaks off", coded("gzip", packed.subarray(0, 10)), input_usd],
+  ];
+  for (const [name, answer, usd] of answers) {
+    await using gate = await harness(answer);
+    const lease = gate.lease("vendor_a");
+    await gate.post(lease, "/v1/messages", BODIES.messages).then((response) => response.text(), () => {}).catch(
+      () => {},
+    );
+    await gate.settlements(1);
+    const spend = await lease.end();
+    assertAlmostEquals(spend.usd, usd, 1e-9, name);
+    assertEquals([name, spend.unmetered_requests], [name, 1]);
   }
 });
 
@@ -160,6 +185,8 @@ const anthropic = sse(ANTHROPIC.stream);
 const half = anthropic.slice(0, anthropic.lastIndexOf("event: message_delta"));
 const LONG = "word ".repeat(3000);
 
+const LONGER = { ...BODIES.messages, max_tokens: 20_000 };
+
 Deno.test("a stream without its last frame costs the larger of what was seen and what its bytes say", async () => {
   const messages = sse([ANTHROPIC.stream[0]!, {
     type: "content_block_delta",
@@ -176,11 +203,11 @@ Deno.test("a stream without its last frame costs the larger of what was seen and
       "Anthropic, seen",
       "vendor_a",
       "/v1/messages",
-      BODIES.messages,
+      LONGER,
       half,
       input_usd + 250 * 15 / 1e6,
     ],
-    ["Anthropic, estimated", "vendor_a", "/v1/messages", BODIES.messages, messages, input_usd + output * 15 / 1e6],
+    ["Anthropic, estimated", "vendor_a", "/v1/messages", LONGER, messages, input_usd + output * 15 / 1e6],
     [
       "chat",
       "vendor_b",
