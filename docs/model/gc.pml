@@ -1,10 +1,15 @@
 /*
- * Garbage collection beside fork, first use, destroy, and (with REPOINT) rollback, promote and compact.
+ * Garbage collection beside fork, first use, destroy, and (with REPOINT) rollback, promote and compact; with FOLD beside
+ * folding, which announces and moves points of a branch as those move the branch, without its lease.
  * README.md says what each process is in the code and how this is run.
  *
  * No clock is modelled, which is every clock: whether a grace has passed, whether doom is old enough to be forgotten
  * and whether a lease has run out is any answer at any time. A process that dies is one that takes no further step.
  */
+
+#ifdef FOLD
+#define REPOINT
+#endif
 
 /* Passes of the first host's collector, and of a second host's. */
 #ifndef PASSES
@@ -44,7 +49,13 @@ bool used[REFS]; /* epoch above 1 */
 #ifdef REPOINT
 bool moved;   /* the branch reads through O, and through its own new lineage */
 byte holder;  /* 0: no lease */
-byte pending; /* which holder has announced the move; 0: none */
+byte pending; /* which holder has announced the move; 0: none; with FOLD which process has announced that it folds */
+#endif
+/* A point of the past that needs something doomed is not kept; a head that does fails the pass, or was never finished. */
+#ifdef FOLD
+#define LENIENT(i) (i != SOURCE)
+#else
+#define LENIENT(i) (i != SOURCE && !used[i])
 #endif
 
 /* Acknowledged, and not destroyed since. */
@@ -59,7 +70,11 @@ Tombstones late_list[COLLECTORS];
 
 #ifdef REPOINT
 #define REACHES(i, x) (i == SOURCE -> x == O : moved && (x == O || x == OWN(i)))
+#ifdef FOLD
+#define PINS(i, x) (i != SOURCE && pending == 1 && (x == O || x == OWN(i)))
+#else
 #define PINS(i, x) (i != SOURCE && pending != 0 && pending == holder && (x == O || x == OWN(i)))
+#endif
 #else
 #define REACHES(i, x) (x == O || (i != SOURCE && x == OWN(i)))
 #define PINS(i, x) false
@@ -125,8 +140,8 @@ proctype Collector(byte me; byte most) {
           do
           :: x < OBJECTS ->
             if
-            :: REACHES(x_, x) && seen[x] == DOOM && !used[x_] && x_ != SOURCE -> unfinished[x_] = true
-            :: REACHES(x_, x) && seen[x] == DOOM && (used[x_] || x_ == SOURCE) -> failed = true
+            :: REACHES(x_, x) && seen[x] == DOOM && LENIENT(x_) -> unfinished[x_] = true
+            :: REACHES(x_, x) && seen[x] == DOOM && !LENIENT(x_) -> failed = true
             :: else
             fi;
             x++
@@ -170,8 +185,12 @@ proctype Collector(byte me; byte most) {
     :: i < REFS && !failed ->
       d_step {
         if
+#ifdef FOLD
+        :: unfinished[i] -> skip
+#else
         :: unfinished[i] && ref[i] && etag[i] == at[i] -> removeRef(i)
         :: unfinished[i] && ref[i] && etag[i] != at[i] -> failed = true
+#endif
         :: else
         fi;
         i++
@@ -422,10 +441,12 @@ end:
   d_step { since = 0; verdict = 0; known = 0 }
 }
 #else
-/* lib/store/ops/repoint.ts: repoint, recordPendingLineage, moveTo; each write under the lease. */
+/* lib/store/ops/repoint.ts: repoint, recordPendingLineage, moveTo; each write under the lease. FOLD: lib/store/fold.ts. */
 proctype Move(byte me) {
   byte since, verdict, v_, n_, x_;
+#ifndef FOLD
   d_step { holder == 0 -> holder = 1; etag[me]++ };
+#endif
   since = version;
   if
   :: ref[SOURCE]
@@ -435,7 +456,12 @@ proctype Move(byte me) {
   :: there[O]
   :: !there[O] -> goto end
   fi;
+#ifdef FOLD
 #ifndef NO_PENDING
+  /* In place of what another has announced. */
+  d_step { pending = 1; etag[me]++ };
+#endif
+#elif !defined(NO_PENDING)
   d_step { if :: holder == 1 -> pending = 1; etag[me]++ :: else -> verdict = 3 fi };
   if :: verdict == 3 -> goto end :: else fi;
 #endif
@@ -447,7 +473,11 @@ proctype Move(byte me) {
 #else
   d_step {
     if
+#if defined(FOLD) && !defined(NO_PENDING)
+    :: pending == 1 -> moved = true; pending = 0; promised[me] = true; etag[me]++; whole(me)
+#else
     :: holder == 1 -> moved = true; pending = 0; promised[me] = true; etag[me]++; whole(me)
+#endif
     :: else
     fi
   };
@@ -459,8 +489,14 @@ end:
 
 /* Another holder: by its clock the lease has run out. */
 proctype Thief(byte which) {
+#ifdef FOLD
+  /* Another process folds the branch, and leaves that be, or takes an announcement for abandoned. */
+  d_step { pending = 2; etag[which]++ };
+  d_step { pending = 0; etag[which]++ }
+#else
   d_step { holder == 1 -> holder = 2; etag[which]++ };
   holder = 0
+#endif
 }
 #endif
 
@@ -519,6 +555,9 @@ init {
 #endif
 #ifdef REPOINT
     ref[1] = true; used[1] = true;
+#if defined(FOLD) && defined(NO_PENDING)
+    holder = 1;
+#endif
     run Move(1);
     run Thief(1)
 #else
