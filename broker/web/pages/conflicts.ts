@@ -9,7 +9,7 @@ import { isDecidable } from "../../../lib/merge/decidable.ts";
 import { el, elWith, type PageElement } from "./dom.ts";
 import { counted } from "./format.ts";
 import { shownLine } from "./hidden.ts";
-import { notice, section } from "./page.ts";
+import { notice, section, tableOf } from "./page.ts";
 import { isFolded, valueText } from "./row_view.ts";
 
 /** Rows with a choice of their own; the choice for all decides the others. */
@@ -101,11 +101,7 @@ export class Conflicts {
     const head = ["Table", "Key", "Column", "Before", `${db}@${base} has`, "The task has"];
     return el(
       "div.database",
-      el(
-        "table.rows",
-        el("thead", el("tr", ...head.map((text) => el("th", ...shownLine(text))))),
-        el("tbody", ...shown.map((conflict) => this.#row(db, conflict))),
-      ),
+      tableOf("rows", head, el("tbody", ...shown.map((conflict) => this.#row(db, conflict)))),
       conflicts.length > shown.length &&
         el("p.hint", `${counted(conflicts.length - shown.length, "more")}, decided by the choice for all.`),
       unlisted > 0 &&

@@ -15,7 +15,7 @@ import type { DiffFile, DiffLine } from "./diff.ts";
 import { el, elWith, type PageElement } from "./dom.ts";
 import { counted } from "./format.ts";
 import { shownLine } from "./hidden.ts";
-import { notice, section, tag } from "./page.ts";
+import { notice, section, tableOf, tag } from "./page.ts";
 import { valueText } from "./row_view.ts";
 import { type ChangedTable, TableView } from "./table_view.ts";
 
@@ -161,9 +161,9 @@ function summary(database: BriefDatabase, views: readonly TableView[]): PageElem
     view?.toggle(true);
     view?.element.scrollIntoView({ block: "start" });
   };
-  const counts = el(
-    "table.tally",
-    el("thead", el("tr", ...["Table", "Removed", "Added", "Changed"].map((name) => el("th", name)))),
+  const counts = tableOf(
+    "tally",
+    ["Table", "Removed", "Added", "Changed"],
     el(
       "tbody",
       ...tables.map((table) =>
@@ -181,9 +181,9 @@ function summary(database: BriefDatabase, views: readonly TableView[]): PageElem
       ),
     ),
   );
-  const answers = el(
-    "table.tally.checks",
-    el("thead", el("tr", ...["Check", "Before", "After", ""].map((name) => el("th", name)))),
+  const answers = tableOf(
+    "tally.checks",
+    ["Check", "Before", "After", ""],
     el(
       "tbody",
       ...checks.map(({ name, sql, expect, holds, before, after }) =>
@@ -236,9 +236,6 @@ function bars(column: ColumnSpread, total: number): PageElement {
       el("td.n", count),
       el("td", elWith("meter", { min: 0, max: total, value: rows, "aria-label": share(rows) })),
     );
-  return el(
-    "table.tally",
-    el("thead", el("tr", el("th", ...shownLine(column.column)), el("th", "Rows"), el("th", "Share"))),
-    el("tbody", ...spreadLines(column, valueText).map(line)),
-  );
+  const body = el("tbody", ...spreadLines(column, valueText).map(line));
+  return tableOf("tally", [column.column, "Rows", "Share"], body);
 }

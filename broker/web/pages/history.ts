@@ -9,7 +9,7 @@ import type { TaskListItem } from "../../api/wire.ts";
 import { el, elWith, type PageElement } from "./dom.ts";
 import { cost, counted, dollars, moment, repoName } from "./format.ts";
 import { shownLine } from "./hidden.ts";
-import { failure, lineOf, type PageContext, taskLink } from "./page.ts";
+import { failure, lineOf, type PageContext, tableOf, taskLink } from "./page.ts";
 import { perDay, sparkline } from "./sparkline.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 
@@ -84,17 +84,7 @@ export async function showHistory(context: PageContext): Promise<void> {
       elWith(
         "div.scroller",
         { tabindex: 0, role: "region", "aria-label": "Tasks" },
-        el(
-          "table.tasks",
-          el(
-            "thead",
-            el(
-              "tr",
-              ...["Task", "Agent", "Outcome", "Started", "Cost"].map((name) => elWith("th", { scope: "col" }, name)),
-            ),
-          ),
-          body,
-        ),
+        tableOf("tasks", ["Task", "Agent", "Outcome", "Started", "Cost"], body),
       ),
       more,
     ),

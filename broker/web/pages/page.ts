@@ -68,6 +68,12 @@ export function facts(entries: readonly (readonly [string, PageElement | string 
   );
 }
 
+/** A table, by the heads of its columns. */
+export function tableOf(kind: string, heads: readonly string[], body: PageElement): PageElement {
+  const head = el("tr", ...heads.map((text) => elWith("th", { scope: "col" }, ...shownLine(text))));
+  return el(`table.${kind}`, el("thead", head), body);
+}
+
 export function prose(text: string, name: string): PageElement {
   return el("div.prose", ...shown(text.replaceAll("\r\n", "\n")), el("span.sr", ` (end of the ${name})`));
 }
