@@ -9,14 +9,14 @@ import type { Clock } from "./clock.ts";
 import { escapeJson, sanitizeLine } from "./text/sanitize.ts";
 import { hideSecrets } from "./text/secrets.ts";
 
-export type Level = "info" | "warn" | "error";
+export type LogLevel = "info" | "warn" | "error";
 
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;
 
 /**
  * Takes one entry; never throws. `event` is a stable name for programs, such as `task_stage`; `message` is for people.
  */
-export type Log = (level: Level, event: string, message: string, fields?: LogFields) => void;
+export type Log = (level: LogLevel, event: string, message: string, fields?: LogFields) => void;
 
 export interface BrokerLogOptions {
   /** JSON in place of lines for people. */

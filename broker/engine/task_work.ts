@@ -70,7 +70,7 @@ export class TaskWork {
     this.#plan = plan;
     this.#releaseSlot = releaseSlot;
     this.#paths = stagePaths(deps.resolved.settings.stage_root, task.id);
-    const { hash, settings } = deps.resolved;
+    const { hash } = deps.resolved;
     this.#known = { policy_hash: hash, budget_usd: plan.auth === "api_key" ? plan.budget_usd : 0 };
     this.finished = this.#run();
   }

@@ -1,7 +1,6 @@
 /** Conflicts as a table, and how a person decides them. */
 
 import type { DecideRequest } from "../../broker/task/database_schema.ts";
-import { TaskdError } from "../../lib/errors.ts";
 import { readTextOf } from "../../lib/fs.ts";
 import { type MergeConflict, type MergeSide, parseDecisions } from "../../lib/merge/conflicts.ts";
 import { valueText } from "../../lib/sqlite/diff_text.ts";

@@ -6,12 +6,12 @@
  * One run of points becomes one lineage with a base pointer, complete before the ref names it, in these steps:
  *
  * 1. The ref announces it (`folding`): from here on garbage collection keeps the lineage and what it continues.
- * 2. The tombstones are read, as whoever makes a ref reach objects has to do: gc.ts, 2.
+ * 2. The tombstones are read, as has to be done before a ref reaches objects: gc.ts, 2.
  * 3. The lineage is written: its base pointer, then an object for each point.
  * 4. In one compare-and-swap the branch's log names the points there, and the announcement goes.
  *
  * No lease is needed, and a session goes on: the head and its chain are left as they are. Two that fold one branch at once
- * are told apart by the announcement, which the later one has replaced: the swap of the other is refused. Whatever stops
+ * differ in the announcement, which the later one has replaced: the swap of the other is refused. Whatever stops
  * at any step leaves the points where they were, and garbage.
  */
 
@@ -319,7 +319,7 @@ function unionOf(changes: readonly Set<number>[], { page_size, page_count }: Dat
   return pages.length === 0 ? [1] : pages;
 }
 
-/** The pages of an image that are not byte for byte as in an earlier one: checksums would do but for one in 2^32. */
+/** The pages of an image that are not byte for byte as in an earlier one: checksums would miss one in 2^32. */
 async function differing(before_path: string, now_path: string): Promise<Set<number>> {
   using before = ImageFile.open(before_path);
   using now = ImageFile.open(now_path);

@@ -64,7 +64,7 @@ Deno.test("a branch may keep its points longer than the store does, or not at al
     await fails("usage", store.touch(MAIN, { keep: "often" }));
   }));
 
-Deno.test("what is forked at a point outlives it, and a point that is being removed is refused until it is gone", () =>
+Deno.test("what is forked at a point outlives it; a point that is being removed is refused", () =>
   withStore(async (bench) => {
     const { store, backend } = bench;
     await flushes(bench, 6);

@@ -33,7 +33,7 @@ Deno.test("levels are read as they are written", () => {
   }
 });
 
-Deno.test("by default all points of a day, one of each hour of a week and one of each day of a month are kept", () => {
+Deno.test("by default a day has all its points, a week one of each hour, a month one of each day", () => {
   const now_ms = 400 * DAY_MS;
   const points = Array.from({ length: 40 * 24 * 60 }, (_, minute) => ({ at_ms: now_ms - 60_000 * minute }));
   const ages = retained(points, DEFAULT_LEVELS, now_ms).map(({ at_ms }) => now_ms - at_ms);
@@ -44,7 +44,7 @@ Deno.test("by default all points of a day, one of each hour of a week and one of
   assertEquals(within(30 * DAY_MS, Infinity), 0);
 });
 
-Deno.test("what a level keeps is the first point of a span that has not ended, and nothing else is kept", () =>
+Deno.test("what a level keeps is the first point of a span that has not ended, and no other", () =>
   fc.assert(
     fc.property(log, levels, fc.integer({ min: 0, max: 20_000 }), (points, levels, now_ms) => {
       const kept = new Set(retained(points, levels, now_ms));

@@ -20,6 +20,7 @@ scaledTest("each file of a tree of odd names is in the change or flagged as left
     const { stdout } = await bench.git.run(["ls-tree", "-r", "-z", "--name-only", facts.tree], {
       repository: { git_dir: staged.git_dir },
       attempted: "list",
+      signal: undefined,
     });
     const listed = Buffer.from(stdout).toString("latin1").split("\0").filter((path) =>
       path !== "" && path !== "README.md"
