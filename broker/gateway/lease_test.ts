@@ -120,7 +120,7 @@ Deno.test("a lease that ends admits nothing, and is idle once what runs has sett
   assertEquals([lease.spend().usd, lease.spend().in_flight], [0.1, 0]);
 });
 
-Deno.test("with strict, what requests may cost exceeds no budget and no ceiling, and is given back", () => {
+Deno.test("with strict, what requests may cost never exceeds the budget or a ceiling", () => {
   const step = fc.record({
     act: fc.constantFrom("begin", "settle", "withdraw"),
     usd: fc.double({ min: 0.01, max: 1.5, noNaN: true }),

@@ -124,7 +124,11 @@ Deno.test("an agent that changes nothing ends as no_diff", async () => {
 });
 
 Deno.test("an agent that fails ends the task, with the agent's reason and a brief of what is known", async () => {
-  await using bench = await BrokerBench.start({ script: [Response.json({ hello: "no completion" })] });
+  // What cannot be metered is charged by the most that it could cost.
+  await using bench = await BrokerBench.start({
+    config: "task_budget_usd: 100\n",
+    script: [Response.json({ hello: "no completion" })],
+  });
   const { id } = await bench.submit();
   const done = await bench.reaches(id);
   assertEquals(done.outcome, "agent_failed");
