@@ -174,7 +174,7 @@ function packed(secret: Buffer): string[] {
   const hex = secret.toString("hex");
   const forms = new Set([hex, hex.toUpperCase()]);
   for (let before = 0; before < 3; before++) {
-    const bytes = Buffer.concat([Buffer.alloc(before), secret]);
+    const bytes = joined(new Uint8Array(before), secret);
     const [from, to] = [Math.ceil(before * 8 / 6), Math.floor(bytes.length * 8 / 6)];
     for (const alphabet of ["base64", "base64url"] as const) forms.add(bytes.toString(alphabet).slice(from, to));
   }

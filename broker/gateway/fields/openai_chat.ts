@@ -224,6 +224,7 @@ export const COMPAT_CHAT: Table = {
       }),
       enable_thinking: flag,
       thinking_budget: count,
+      usage: object({ include: flag }),
     }),
     from(REASONING, {
       thinking: object({ type: label, budget_tokens: count, clear_thinking: flag }),
