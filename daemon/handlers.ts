@@ -12,7 +12,7 @@ import { addressOf, mergeToUndo, type RunStoreMethod, statusAddress } from "../l
 import { type StoreOperations, storeOperations, undoneMerge } from "../lib/protocol/store_operations.ts";
 import { type Address, parseAddress } from "../lib/store/names.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
-import { formatLevels, type Level } from "../lib/store/retention.ts";
+import { formatLevels, type KeepLevel } from "../lib/store/retention.ts";
 import { isS3Location, parseS3Location } from "../lib/store/s3_location.ts";
 import type { Handlers } from "./dispatch.ts";
 import type { OutsidePaths, StoreEngine } from "./store_engine.ts";
@@ -31,7 +31,7 @@ export interface HandlerContext {
   /** Milliseconds that a collection on demand keeps unreachable objects, unless it names its own. */
   gc_grace_ms: number;
   /** How long it keeps the points of branches that do not say so themselves. */
-  keep: readonly Level[];
+  keep: readonly KeepLevel[];
   /** Begins a shutdown; does not wait for it. */
   onShutdown: () => void;
 }

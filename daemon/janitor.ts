@@ -7,7 +7,7 @@
 
 import type { Clock } from "../lib/clock.ts";
 import { formatAddress } from "../lib/store/names.ts";
-import { DEFAULT_LEVELS, type Level } from "../lib/store/retention.ts";
+import { DEFAULT_LEVELS, type KeepLevel } from "../lib/store/retention.ts";
 import type { StoreEngine } from "./store_engine.ts";
 import type { DaemonLog } from "./log.ts";
 import type { JanitorPass, Metrics } from "./metrics.ts";
@@ -28,7 +28,7 @@ export interface JanitorSchedule {
   /** Milliseconds an unreachable object is kept; 0 makes it eligible on the next tick. */
   gc_grace_ms: number;
   /** How long the points of branches are kept that do not say so themselves; {@linkcode DEFAULT_LEVELS} when absent. */
-  keep?: readonly Level[];
+  keep?: readonly KeepLevel[];
   /** Bytes of the read-only cache; 0 for no limit. */
   ro_cache_budget_bytes: number;
   /** Milliseconds in which everything stored is read against its checksums once; 0, and absent, for never. */

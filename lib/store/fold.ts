@@ -6,12 +6,12 @@
  * One run of points becomes one lineage with a base pointer, complete before the ref names it, in these steps:
  *
  * 1. The ref announces it (`folding`): from here on garbage collection keeps the lineage and what it continues.
- * 2. The tombstones are read, as has to be done before a ref reaches objects: gc.ts, 2.
+ * 2. The tombstones are read, as all that make a ref reach objects do: gc.ts, 2.
  * 3. The lineage is written: its base pointer, then an object for each point.
  * 4. In one compare-and-swap the branch's log names the points there, and the announcement goes.
  *
  * No lease is needed, and a session goes on: the head and its chain are left as they are. Two that fold one branch at once
- * differ in the announcement, which the later one has replaced: the swap of the other is refused. Whatever stops
+ * differ by the announcement, which the later one has replaced: the swap of the other is refused. Whatever stops
  * at any step leaves the points where they were, and garbage.
  */
 
@@ -48,7 +48,7 @@ import { type LoggedPoint, loggedPoints, withPoints } from "./point_log.ts";
 import { opOf } from "./points.ts";
 import type { Ref } from "./ref.ts";
 import type { FoldResult } from "./results.ts";
-import { DEFAULT_LEVELS, HOUR_MS, type Level, retained } from "./retention.ts";
+import { DEFAULT_LEVELS, HOUR_MS, type KeepLevel, retained } from "./retention.ts";
 import { type ListVersion, listVersion, spare } from "./tombstones.ts";
 
 /** Bytes of chains that one call reads, after which it begins no other run; a run that is larger is done all the same. */
@@ -56,14 +56,14 @@ const MAX_BYTES = 1 << 30;
 /** An announcement of so long ago is that of a process which is gone; one that is not is refused its swap. */
 const ABANDONED_MS = HOUR_MS;
 /** What `--at` may ask for although it is not kept: garbage collection has its grace. */
-const YOUNG: Level = { every_ms: 0, for_ms: HOUR_MS };
+const YOUNG: KeepLevel = { every_ms: 0, for_ms: HOUR_MS };
 /** So many points that are kept no more are worth a write of their own. */
 const PRUNED_TOGETHER = 64;
 
 /** What folding accepts. */
 export interface FoldOptions {
   /** How long the points of branches are kept that do not say so themselves; {@linkcode DEFAULT_LEVELS} when absent. */
-  keep?: readonly Level[];
+  keep?: readonly KeepLevel[];
   /** Bytes of chains to read, about; 1 GiB when absent. */
   max_bytes?: number;
   signal?: AbortSignal | undefined;
@@ -319,7 +319,7 @@ function unionOf(changes: readonly Set<number>[], { page_size, page_count }: Dat
   return pages.length === 0 ? [1] : pages;
 }
 
-/** The pages of an image that are not byte for byte as in an earlier one: checksums would miss one in 2^32. */
+/** The pages of an image that are not byte for byte as in an earlier one: of 2^32 other pages one has the same checksum. */
 async function differing(before_path: string, now_path: string): Promise<Set<number>> {
   using before = ImageFile.open(before_path);
   using now = ImageFile.open(now_path);

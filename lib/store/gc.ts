@@ -50,7 +50,7 @@ import { type Base, Chains } from "./chain.ts";
 import { keptPoints, pointsOf } from "./history.ts";
 import type { StoreContext } from "./context.ts";
 import type { HistoryCost } from "./results.ts";
-import type { Level } from "./retention.ts";
+import type { KeepLevel } from "./retention.ts";
 import { keysOf, readTombstones, shortName, TombstoneIndex, without, writeTombstones } from "./tombstones.ts";
 import type { Tombstone, VersionedTombstones } from "./tombstones.ts";
 
@@ -66,7 +66,7 @@ export interface GcOptions {
   /** Milliseconds that an object keeps its tombstone; 0 lets the next pass delete it. */
   grace_ms: number;
   /** How long the points of branches are kept that do not say so themselves; absent: they are not. */
-  keep?: readonly Level[];
+  keep?: readonly KeepLevel[];
   /** Change nothing, and return what a pass would do. */
   dry_run?: boolean;
   /** Ends the pass early. What is doomed by then is deleted by the next. */

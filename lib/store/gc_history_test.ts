@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { type Bench, withStore } from "../../tests/support/garbage.ts";
 import { dataKeys, flush, neededKeys } from "../../tests/support/histories.ts";
 import { at, fails, OUTRIGHT } from "../../tests/support/stores.ts";
-import { DAY_MS, DEFAULT_LEVELS, HOUR_MS, type Level, parseLevels } from "./retention.ts";
+import { DAY_MS, DEFAULT_LEVELS, HOUR_MS, type KeepLevel, parseLevels } from "./retention.ts";
 
 const MAIN = at("app");
 
@@ -15,7 +15,7 @@ async function flushes({ store, clock }: Bench, count: number): Promise<void> {
 }
 
 /** Passes until nothing is left to do; what is left is what points need and nothing else. */
-async function settle({ store, backend }: Bench, keep: readonly Level[]): Promise<void> {
+async function settle({ store, backend }: Bench, keep: readonly KeepLevel[]): Promise<void> {
   for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, keep });
   assertEquals(new Set(await dataKeys(backend)), await neededKeys(store, keep));
 }
@@ -64,7 +64,7 @@ Deno.test("a branch may keep its points longer than the store does, or not at al
     await fails("usage", store.touch(MAIN, { keep: "often" }));
   }));
 
-Deno.test("what is forked at a point outlives it; a point that is being removed is refused", () =>
+Deno.test("what is forked at a point outlives it, and one that is marked is taken back by a fork", () =>
   withStore(async (bench) => {
     const { store, backend } = bench;
     await flushes(bench, 6);

@@ -6,7 +6,7 @@
 import * as v from "../packages/valibot.ts";
 import type { Txid } from "./names.ts";
 import { count, hex } from "./records.ts";
-import { DAY_MS, HOUR_MS, type Level, retained } from "./retention.ts";
+import { DAY_MS, HOUR_MS, type KeepLevel, retained } from "./retention.ts";
 
 /**
  * A branch remembers so much: its ref is read and written whole. All points of a day with a flush every 30 s, one of each
@@ -17,7 +17,10 @@ export const MAX_LOG_CHARS = 64 << 10;
 const GROUP_CHARS = 64;
 
 /** What thinning spares as long as it can. */
-const LONG_LEVELS: readonly Level[] = [{ every_ms: HOUR_MS, for_ms: Infinity }, { every_ms: DAY_MS, for_ms: Infinity }];
+const LONG_LEVELS: readonly KeepLevel[] = [{ every_ms: HOUR_MS, for_ms: Infinity }, {
+  every_ms: DAY_MS,
+  for_ms: Infinity,
+}];
 
 /** Points in one lineage. */
 export interface LoggedSteps {

@@ -16,7 +16,7 @@ import { count, hex, instant } from "./records.ts";
 import { damagedRecord, encodeRecord, type ParsedRecord, parseRecord, readRecord } from "./records.ts";
 import type { BranchName } from "./names.ts";
 import type { Lifetime } from "./results.ts";
-import type { Level } from "./retention.ts";
+import type { KeepLevel } from "./retention.ts";
 import type { FileStamp } from "../sqlite/checkout_file.ts";
 import type { WalMark } from "../sqlite/wal_tail.ts";
 import { LoggedSchema, type LoggedSteps, withPoint } from "./point_log.ts";
@@ -138,7 +138,7 @@ export interface Ref extends Lifetime {
   /** Where it stood, and since when; see point_log.ts. */
   points?: LoggedSteps[];
   /** How long these are kept, where that is not the store's. */
-  keep?: Level[];
+  keep?: KeepLevel[];
   /**
    * A lineage into which points are about to be folded, and the point that it continues: garbage collection keeps both.
    * Void once another takes its place.

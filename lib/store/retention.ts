@@ -7,7 +7,7 @@ import { TaskdError } from "../errors.ts";
 import { parseDuration } from "../text/duration.ts";
 
 /** Keeps the first point of every `every_ms`, all points at 0, for `for_ms`; both in milliseconds. */
-export interface Level {
+export interface KeepLevel {
   every_ms: number;
   for_ms: number;
 }
@@ -16,7 +16,7 @@ export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 
 /** All points for a day, one of each hour for a week, one of each day for a month. */
-export const DEFAULT_LEVELS: readonly Level[] = [
+export const DEFAULT_LEVELS: readonly KeepLevel[] = [
   { every_ms: 0, for_ms: DAY_MS },
   { every_ms: HOUR_MS, for_ms: 7 * DAY_MS },
   { every_ms: DAY_MS, for_ms: 30 * DAY_MS },
@@ -39,7 +39,7 @@ const MAX_LEVELS = 8;
  * assertEquals(parseLevels("1h,1m:1d")[1], { every_ms: 60_000, for_ms: 86_400_000 });
  * ```
  */
-export function parseLevels(text: string): Level[] {
+export function parseLevels(text: string): KeepLevel[] {
   if (text === "none") return [];
   const parts = text.split(",");
   if (parts.length > MAX_LEVELS) throw refused(text, `there are more than ${MAX_LEVELS}`);
@@ -62,13 +62,14 @@ function refused(text: string, why: string): TaskdError {
 }
 
 /** What {@linkcode parseLevels} reads as these levels. */
-export function formatLevels(levels: readonly Level[]): string {
-  const text = ({ every_ms, for_ms }: Level) => every_ms === 0 ? exact(for_ms) : `${exact(every_ms)}:${exact(for_ms)}`;
+export function formatLevels(levels: readonly KeepLevel[]): string {
+  const text = ({ every_ms, for_ms }: KeepLevel) =>
+    every_ms === 0 ? exact(for_ms) : `${exact(every_ms)}:${exact(for_ms)}`;
   return levels.length === 0 ? "none" : levels.map(text).join(",");
 }
 
 /** The field of an answer that says how long the points of a branch are kept; absent where that is the store's. */
-export function keepField({ keep }: { keep?: readonly Level[] }): { keep?: string } {
+export function keepField({ keep }: { keep?: readonly KeepLevel[] }): { keep?: string } {
   return keep === undefined ? {} : { keep: formatLevels(keep) };
 }
 
@@ -85,7 +86,7 @@ function exact(ms: number): string {
  */
 export function retained<P extends { at_ms: number }>(
   points: readonly P[],
-  levels: readonly Level[],
+  levels: readonly KeepLevel[],
   now_ms: number,
 ): P[] {
   const kept = new Set<P>();

@@ -7,7 +7,7 @@ import {
   DEFAULT_LEVELS_TEXT,
   formatLevels,
   HOUR_MS,
-  type Level,
+  type KeepLevel,
   parseLevels,
   retained,
 } from "./retention.ts";
@@ -33,7 +33,7 @@ Deno.test("levels are read as they are written", () => {
   }
 });
 
-Deno.test("by default a day has all its points, a week one of each hour, a month one of each day", () => {
+Deno.test("by default a day is kept whole, a week by its hours and a month by its days", () => {
   const now_ms = 400 * DAY_MS;
   const points = Array.from({ length: 40 * 24 * 60 }, (_, minute) => ({ at_ms: now_ms - 60_000 * minute }));
   const ages = retained(points, DEFAULT_LEVELS, now_ms).map(({ at_ms }) => now_ms - at_ms);
@@ -48,7 +48,7 @@ Deno.test("what a level keeps is the first point of a span that has not ended, a
   fc.assert(
     fc.property(log, levels, fc.integer({ min: 0, max: 20_000 }), (points, levels, now_ms) => {
       const kept = new Set(retained(points, levels, now_ms));
-      const spanOf = (at_ms: number, { every_ms }: Level) => Math.floor(at_ms / every_ms);
+      const spanOf = (at_ms: number, { every_ms }: KeepLevel) => Math.floor(at_ms / every_ms);
       for (const [index, point] of points.entries()) {
         const claims = levels.some((level) => {
           if (level.every_ms === 0) return point.at_ms + level.for_ms > now_ms;

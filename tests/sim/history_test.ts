@@ -17,7 +17,7 @@ async function run(days: number, options: HistoryModelOptions): Promise<HistoryS
   }
 }
 
-scaledTest("a long time of flushes takes five times the live size, and every kept point restores", async () => {
+scaledTest("a year is stored in five times the live size, and every kept point restores", async () => {
   const flushes_a_day = scaled({ short: 12, long: 24 });
   // One per cent of the pages changes in a day.
   const summary = await run(scaled({ short: 9, long: 365 }), {
@@ -29,7 +29,7 @@ scaledTest("a long time of flushes takes five times the live size, and every kep
   assert(summary.most_stored <= 5, JSON.stringify(summary));
 });
 
-scaledTest("every kept point restores with forks, rollbacks, promotes and checkpoints in between", async () => {
+scaledTest("with forks, rollbacks and promotes in between every kept point restores as well", async () => {
   const summary = await run(scaled({ short: 5, long: 120 }), {
     seed: testSeed(2),
     pages: 60,

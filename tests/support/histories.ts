@@ -16,7 +16,7 @@ import type { Address } from "../../lib/store/names.ts";
 import { mergePointsOf } from "../../lib/store/merge_base.ts";
 import { writeSegment, writeSnapshot } from "../../lib/store/objects.ts";
 import { withCheckpoint } from "../../lib/store/ops/checkpoint.ts";
-import type { Level } from "../../lib/store/retention.ts";
+import type { KeepLevel } from "../../lib/store/retention.ts";
 import type { Store } from "../../lib/store/store.ts";
 import { keysOf } from "../../lib/store/tombstones.ts";
 
@@ -107,7 +107,7 @@ export async function keysUnder(backend: Backend, prefix: string): Promise<strin
  * What every branch of a store needs, found the slow and simple way: by resolving each point on its own. Of the points
  * that only a later merge begins at, and of those of the past that `keep` keeps, those that are whole.
  */
-export async function neededKeys(store: Store, keep: readonly Level[] = []): Promise<Set<string>> {
+export async function neededKeys(store: Store, keep: readonly KeepLevel[] = []): Promise<Set<string>> {
   const { backend, clock, refs } = store.context;
 
   const needed = new Set<string>();
