@@ -11,6 +11,7 @@ import type { RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/me
 import { addressOf, mergeToUndo, type RunStoreMethod, statusAddress } from "../lib/protocol/store_operations.ts";
 import { type StoreOperations, storeOperations, undoneMerge } from "../lib/protocol/store_operations.ts";
 import { type Address, parseAddress } from "../lib/store/names.ts";
+import type { InspectOptions } from "../lib/store/ops/inspect.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
 import { formatLevels, type KeepLevel } from "../lib/store/retention.ts";
 import { isS3Location, parseS3Location } from "../lib/store/s3_location.ts";
@@ -113,8 +114,8 @@ class GuardedBranches {
   }
 
   /** The status of a branch without a session, read under its lock: another worker may be about to open its checkout. */
-  idleStatus(address: Address) {
-    return this.locked([address], () => this.#context.engine.store("status", [address]));
+  idleStatus(address: Address, options: InspectOptions = {}) {
+    return this.locked([address], () => this.#context.engine.store("status", [address, options]));
   }
 
   /** Changes what a branch points to: not under a live session, unless that may be closed meanwhile. */
@@ -165,8 +166,9 @@ function listHandlers(context: HandlerContext, branches: GuardedBranches): Pick<
     if (session !== undefined) return merged(info, session);
     if (info.checkout === undefined || info.state !== "idle") return info;
     try {
-      const { storage: _storage, lineage: _lineage, depth: _depth, chain_bytes: _chain, own_bytes: _own, ...now } =
-        await branches.idleStatus({ db: info.db, branch: info.branch });
+      const status = await branches.idleStatus({ db: info.db, branch: info.branch }, { history: false });
+      const { storage: _storage, lineage: _lineage, depth: _depth, keep: _keep, ...bytes } = status;
+      const { chain_bytes: _chain, own_bytes: _own, ...now } = bytes;
       return now;
     } catch (error) {
       // It was destroyed since it was listed.

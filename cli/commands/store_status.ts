@@ -111,7 +111,8 @@ async function depth(branch: BranchStatus): Promise<string> {
   ]);
 }
 
-function historyText({ history_points, history_bytes, keep }: BranchStatus): string {
+function historyText({ history_points, history_bytes = 0, keep }: BranchStatus): string | undefined {
+  if (history_points === undefined) return keep;
   const kept = keep === undefined ? "" : `, kept: ${keep}`;
   return `${plural(history_points, "point")}, ${formatBytes(history_bytes)} for these alone${kept}`;
 }

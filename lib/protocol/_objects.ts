@@ -63,8 +63,8 @@ export const BRANCH_STATUS: Kind<BranchStatus> = object("branch status", {
   chain_bytes: required(COUNT, "bytes of the stored objects of its chain"),
   own_bytes: required(COUNT, "of these, bytes of its own"),
   keep: optional(STRING, "how long its points are kept; absent: as the store's are"),
-  history_points: required(COUNT, "points of its past that are there"),
-  history_bytes: required(COUNT, "bytes that they need, and neither the head nor a checkpoint"),
+  history_points: optional(COUNT, "points of its past that are there"),
+  history_bytes: optional(COUNT, "bytes that they need, and neither the head nor a checkpoint"),
 });
 
 export const FINDING: Kind<Finding> = object("finding", {

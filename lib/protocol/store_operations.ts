@@ -138,7 +138,7 @@ export async function undoneMerge(
       hint: `taskd revert ${address} ${merge} shows them, and takes decisions`,
     });
   }
-  const { storage } = await run("status", [{ db, branch }, { look: false }]);
+  const { storage } = await run("status", [{ db, branch }, { look: false, history: false }]);
   return { db, branch, txid, mode: storage, checkout_refreshed: true, undone: "merge", undone_at: at };
 }
 

@@ -282,10 +282,10 @@ export interface BranchStatus extends BranchInfo {
   own_bytes: number;
   /** How long its points are kept, such as `1d,1h:7d,1d:30d`; absent: as the store's are. */
   keep?: string;
-  /** Points of its past that are there. */
-  history_points: number;
+  /** Points of its past that are there; absent where they were not to be counted. */
+  history_points?: number;
   /** Bytes of the stored objects that they need, and neither the head nor a checkpoint. */
-  history_bytes: number;
+  history_bytes?: number;
 }
 
 /** What the kept points of a branch's past cost. */

@@ -22,6 +22,8 @@ export interface InspectOptions {
    * `idle`: for a caller that has to make sure first that no other process works there.
    */
   look?: boolean;
+  /** Whether status counts what the points of the past cost, for which it lists each lineage that has some; default true. */
+  history?: boolean;
 }
 
 export async function status(
@@ -41,7 +43,7 @@ export async function status(
     chain_bytes: chain.bytes,
     own_bytes: chain.objects.reduce((sum, { lineage, size }) => lineage === ref.lineage ? sum + size : sum, 0),
     ...keepField(ref),
-    ...await historyOf(context, ref),
+    ...options.history === false ? {} : await historyOf(context, ref),
   };
 }
 
