@@ -114,8 +114,10 @@ export {
   type Finding,
   FINDING_KINDS,
   type FlushResult,
+  type FoldResult,
   type ForkOptions,
   type ForkResult,
+  type HistoryCost,
   type LeftOut,
   type Lifetime,
   type LogResult,
@@ -143,6 +145,7 @@ export {
   type VerifyResult,
   type WaitOptions,
 } from "./lib/store/results.ts";
+export type { KeepLevel } from "./lib/store/retention.ts";
 export type {
   ChangeKind,
   ColumnDiff,
@@ -168,6 +171,7 @@ export { defaultWorkspace, isS3Location } from "./lib/store/s3_location.ts";
 export {
   type EvictedEntry,
   type ExportResult,
+  type FoldOptions,
   type GcOptions,
   type GcResult,
   type InspectOptions,

@@ -66,6 +66,7 @@ export interface FoldOptions {
   keep?: readonly KeepLevel[];
   /** Bytes of chains to read, about; 1 GiB when absent. */
   max_bytes?: number;
+  /** Stops between two objects. */
   signal?: AbortSignal | undefined;
 }
 

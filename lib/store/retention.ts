@@ -8,7 +8,9 @@ import { parseDuration } from "../text/duration.ts";
 
 /** Keeps the first point of every `every_ms`, all points at 0, for `for_ms`; both in milliseconds. */
 export interface KeepLevel {
+  /** The length of the spans of which each keeps one point; 0 keeps every point. */
   every_ms: number;
+  /** The age up to which it keeps them. */
   for_ms: number;
 }
 
