@@ -61,9 +61,9 @@ export class VirtualDaemon implements AsyncDisposable {
     return virtual;
   }
 
-  /** What GET /metrics shows now. */
-  async metrics(): Promise<Exposition> {
-    const response = await fetch(`http://${this.#daemon.http}/metrics`, {
+  /** What GET /metrics, or what lies below it, shows now. */
+  async metrics(below = ""): Promise<Exposition> {
+    const response = await fetch(`http://${this.#daemon.http}/metrics${below}`, {
       headers: { ...BEARER, connection: "close" },
     });
     return new Exposition(await response.text());

@@ -322,3 +322,36 @@ Deno.test("with --reap-every 0 there is no janitor at all, and garbage is collec
   assert(tombstoned > 0);
   assertEquals((await client.call("gc", {})).deleted, tombstoned);
 });
+
+Deno.test("the janitor folds points that no head needs, and the daemon says what history costs", async () => {
+  await using place = new Place();
+  await using daemon = await VirtualDaemon.start(place, { snapshot_every: 4 });
+  const { client } = daemon;
+  await client.call("create", { db: "app" });
+  const { checkout } = await client.call("open", { db: "app" });
+  for (let i = 0; i < 12; i++) {
+    write(checkout, `t${i}`);
+    await client.call("flush", { db: "app" });
+  }
+  const before = await client.call("log", { db: "app" });
+  await daemon.tick();
+  const more = await daemon.metrics("/more");
+  const of = { db: "app", branch: "main" };
+  assertEquals(more.value("history_points", of), before.points.length - 1);
+  assert(more.value("history_bytes", of)! > 0);
+  const folded = more.value("history_folded_points_total", {})!;
+  assert(folded > 5 && more.value("history_stored_bytes_total", {})! > 0, `${folded} points`);
+  const after = await client.call("log", { db: "app" });
+  assertEquals(after.points.map(({ txid, at }) => [txid, at]), before.points.map(({ txid, at }) => [txid, at]));
+  const { branch } = await client.call("status", { db: "app", branch: "main" });
+  assertEquals(branch?.history_points, before.points.length - 1);
+  for (const { txid } of before.points.slice(-4, -1)) {
+    const { path } = await client.call("checkout-at", { db: "app", checkpoint: `txid:${txid}` });
+    const db = new DatabaseSync(path, { readOnly: true });
+    const tables = db.prepare("SELECT count(*) AS n FROM sqlite_schema").get();
+    db.close();
+    assertEquals(tables?.n, before.points.length - 1 - before.points.findIndex((point) => point.txid === txid));
+  }
+  const { history } = await client.call("gc", { dry_run: true, keep: "none" });
+  assertEquals(history, []);
+});

@@ -191,6 +191,8 @@ export class HistoryModel {
   /** One of what else happens to a branch. */
   async #operate(): Promise<void> {
     const random = this.#random;
+    // A time names one point.
+    this.#clock.advance(1000);
     const op = random.pick(["checkpoint", "fork", "fork", "destroy", "rollback", "promote", "compact"] as const);
     const past = (await this.#kept()).map(({ point }) => point);
     const store = await this.#open();
@@ -319,8 +321,8 @@ export class HistoryModel {
   }
 }
 
-function addressOf({ txid, at_ms, lineage: _ }: LoggedPoint): string {
-  return txid < 0 ? "" : `app@main@time:${new Date(at_ms).toISOString()}`;
+function addressOf({ at_ms }: LoggedPoint): string {
+  return `app@main@time:${new Date(at_ms).toISOString()}`;
 }
 
 function range(first: number, last: number): number[] {
