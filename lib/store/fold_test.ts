@@ -187,6 +187,32 @@ Deno.test("folding beside garbage collection without a grace loses no point", ()
     await assertPoints(store, txids);
   }));
 
+Deno.test("an export of a point that is folded or goes meanwhile is whole or refused", async (t) => {
+  const cases = { folded: DEFAULT_LEVELS, gone: [] };
+  for (const [name, keep] of Object.entries(cases)) {
+    await t.step(name, () =>
+      withStore(async (bench) => {
+        const { store, backend } = bench;
+        await flushes(bench, 30);
+        let met = false;
+        const reader = await bench.open(before(backend, async (method, key) => {
+          if (met || method !== "getStream" || !key.includes("segment-")) return;
+          met = true;
+          await store.foldHistory({ keep });
+          for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, keep });
+        }));
+        const file = `${store.context.workspace.root}/out.db`;
+        const exported = reader.export(at("app@main@txid:5"), file);
+        if (name === "gone") return assertEquals((await fails("not_found", exported), met), true);
+        await exported;
+        using image = ImageFile.open(file);
+        const page = new Uint8Array(image.page_size);
+        image.readPages(2, 1, page);
+        assertEquals([met, new DataView(page.buffer).getFloat64(64)], [true, 5]);
+      }));
+  }
+});
+
 Deno.test("a destroyed branch that is brought back has its points", () =>
   withStore(async (bench) => {
     const { store } = bench;

@@ -194,7 +194,7 @@ export class HistoryModel {
     // A time names one point.
     this.#clock.advance(1000);
     const op = random.pick(["checkpoint", "fork", "fork", "destroy", "rollback", "promote", "compact"] as const);
-    const past = (await this.#kept()).map(({ point }) => point);
+    const past = await this.#kept();
     const store = await this.#open();
     switch (op) {
       case "checkpoint":
@@ -253,15 +253,9 @@ export class HistoryModel {
   }
 
   /** The points of `main` that are kept, newest first, but the first one of all, which the model does not know. */
-  async #kept(): Promise<{ point: LoggedPoint; live: boolean }[]> {
-    const { refs, backend } = this.#store.context;
-    const { ref } = await refs.read("app", "main");
-    const { objects } = await new Chains(backend).resolve(ref.lineage, ref.txid);
-    const live = new Set(objects.map(({ lineage, last }) => `${lineage}/${last}`));
-    return keptPoints(ref, LEVELS, this.#clock.now()).filter(({ txid }) => txid > 1).map((point) => ({
-      point,
-      live: live.has(`${point.lineage}/${point.txid}`),
-    }));
+  async #kept(): Promise<LoggedPoint[]> {
+    const { ref } = await this.#store.context.refs.read("app", "main");
+    return keptPoints(ref, LEVELS, this.#clock.now()).filter(({ txid }) => txid > 1);
   }
 
   async #measure(): Promise<void> {
@@ -275,11 +269,16 @@ export class HistoryModel {
 
   /** So large a part of all that is kept restores bit for bit, from near by; nothing else is stored. */
   async #check(part: number): Promise<void> {
-    const { backend } = this.#store.context;
-    for (const { point, live } of await this.#kept()) {
+    const { backend, refs } = this.#store.context;
+    const { chain: head } = await pointIn(this.#store.context, at("app"), (await refs.read("app", "main")).ref);
+    const live = new Set(head.objects.map(({ key }) => key));
+    for (const point of await this.#kept()) {
       if (!this.#random.chance(part)) continue;
       const chain = await new Chains(backend).resolve(point.lineage, point.txid);
-      assert(point.folded !== undefined || live, `${point.txid} is neither folded nor in the head's chain`);
+      assert(
+        point.folded !== undefined || live.has(chain.objects.at(-1)!.key),
+        `${point.txid} is neither folded nor in the head's chain`,
+      );
       if (point.folded !== undefined) this.summary.deepest = Math.max(this.summary.deepest, chain.objects.length);
       if (point.folded !== undefined) {
         assert(chain.objects.length <= MAX_FOLDED_CHAIN, `${chain.objects.length} objects`);
