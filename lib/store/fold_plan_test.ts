@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import * as fc from "../../tests/packages/fast_check.ts";
+import { scaled, scaledTest } from "../../tests/support/long.ts";
 import { depthOfRun, MAX_FOLDED_CHAIN, MAX_RUN, parentInRun, parentsOf, runOf } from "./fold_plan.ts";
 import { DAY_MS, DEFAULT_LEVELS, HOUR_MS, retained } from "./retention.ts";
 
@@ -51,8 +52,8 @@ Deno.test("within a run each point follows an earlier one, and none is farther t
   }
 });
 
-Deno.test("a year of a flush every five minutes: no point is far, and what is kept costs little", () => {
-  const EVERY_MS = 300_000;
+scaledTest("after each day of a year of flushes no point is far, and what is kept costs little", () => {
+  const EVERY_MS = scaled({ short: 300_000, long: 30_000 });
   let folded: Folded[] = [];
   let worst = { days: 0, snapshots: 0, depth: 0 };
   for (let day = 0; day < 365; day++) {
@@ -60,7 +61,8 @@ Deno.test("a year of a flush every five minutes: no point is far, and what is ke
       const number = day * DAY_MS / EVERY_MS + i;
       return { txid: number + 1, at_ms: number * EVERY_MS };
     });
-    fold(points, folded);
+    // What lies between two snapshots of a session comes together.
+    for (let first = 0; first < points.length; first += 17) fold(points.slice(first, first + 17), folded);
     const now_ms = (day + 1) * DAY_MS;
     folded = retained(folded.toReversed(), DEFAULT_LEVELS, now_ms).reverse();
     const all = [...needed(folded)];
