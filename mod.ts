@@ -167,6 +167,7 @@ export {
   type S3StoreOptions,
   storeDirectory,
 } from "./lib/store/open.ts";
+export { DEFAULT_LEVELS, type KeepLevel, parseLevels } from "./lib/store/retention.ts";
 export { defaultWorkspace, isS3Location } from "./lib/store/s3_location.ts";
 export {
   type EvictedEntry,

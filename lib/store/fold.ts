@@ -66,7 +66,7 @@ export interface FoldOptions {
   keep?: readonly KeepLevel[];
   /** Bytes of chains to read, about; 1 GiB when absent. */
   max_bytes?: number;
-  /** Stops between two objects. */
+  /** Ends it early; what is not folded by then is by the next call. */
   signal?: AbortSignal | undefined;
 }
 
@@ -165,7 +165,10 @@ async function nextRun({ backend }: StoreContext, ref: Ref, kept: readonly Logge
       return undefined;
     }
   };
-  const head = new Set((await resolve(ref))?.objects.map(({ key }) => key));
+  const present = await resolve(ref);
+  // A head with a gap is for repair: what its chain holds is not known.
+  if (!present) return undefined;
+  const head = new Set(present.objects.map(({ key }) => key));
   const found: Run["points"] = [];
   let page_size: number | undefined;
   for (const point of unfolded) {

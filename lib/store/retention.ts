@@ -6,11 +6,11 @@
 import { TaskdError } from "../errors.ts";
 import { parseDuration } from "../text/duration.ts";
 
-/** Keeps the first point of every `every_ms`, all points at 0, for `for_ms`; both in milliseconds. */
+/** One of the levels by which points of the past are kept. */
 export interface KeepLevel {
-  /** The length of the spans of which each keeps one point; 0 keeps every point. */
+  /** Keeps the first point of every so many milliseconds of time since 1970; 0: all points. */
   every_ms: number;
-  /** The age up to which it keeps them. */
+  /** For so many milliseconds after that began. */
   for_ms: number;
 }
 
@@ -36,9 +36,9 @@ const MAX_LEVELS = 8;
  *
  * @example
  * ```ts
- * import { assertEquals } from "@std/assert";
+ * import { parseLevels } from "@taskd/taskd";
  *
- * assertEquals(parseLevels("1h,1m:1d")[1], { every_ms: 60_000, for_ms: 86_400_000 });
+ * console.log(parseLevels("1h,1m:1d")[1]); // { every_ms: 60000, for_ms: 86400000 }
  * ```
  */
 export function parseLevels(text: string): KeepLevel[] {
