@@ -9,6 +9,7 @@ import { MAX_FOLDED_CHAIN } from "./fold_plan.ts";
 import { ImageFile } from "../sqlite/checkout_file.ts";
 import { pointAt } from "./context.ts";
 import { Lease } from "./lease.ts";
+import { mergeBase } from "./merge_base.ts";
 import { loggedPoints } from "./point_log.ts";
 import { DAY_MS, DEFAULT_LEVELS } from "./retention.ts";
 import type { Store } from "./store.ts";
@@ -94,13 +95,20 @@ Deno.test("a fork, a rollback and a merge base go by folded points as by others"
     await store.foldHistory(KEEP);
     await store.fork(at("app@main@txid:5"), "five");
     assertEquals((await store.parent(at("app@five"))).branch, "main");
+    const side = async (branch: string) => {
+      const { ref } = await store.context.refs.read("app", branch);
+      return { address: { db: "app", branch }, ref, at: { lineage: ref.lineage, txid: ref.txid, digest: ref.digest } };
+    };
+    await flushes(bench, 1, "five");
+    assertEquals((await mergeBase(store.context, await side("five"), await side("main"))).txid, 5);
+    assertEquals((await mergeBase(store.context, await side("main"), await side("five"))).txid, 5);
     await store.rollback(at("app@main@txid:7"), { safety: false });
     assertEquals(await serialAt(store, "app"), 7);
     await flushes(bench, 20);
     await store.foldHistory(KEEP);
     for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, ...KEEP });
     await assertPoints(store, [9, 12, 15, 26]);
-    assertEquals(await serialAt(store, "app@five"), 5);
+    assertEquals(await serialAt(store, "app@five"), 6);
     assert((await store.verifyAll()).ok);
   }));
 
