@@ -19,8 +19,9 @@ const CODINGS: Readonly<Record<string, () => Transform>> = {
   "zstd": createZstdDecompress,
 };
 
-/** The codings of an answer that are not those of every answer, in the order they were applied. */
+/** The codings of an answer that are not those of every answer, in the order they were applied; nothing has none. */
 export function codingsOf({ headers }: Pick<IncomingMessage, "headers">): string[] {
+  if (headers["content-length"] === "0") return [];
   const list = (value: string | string[] | undefined) =>
     [value ?? []].flat().join(",").split(",").map((each) => each.trim().toLowerCase()).filter((each) => each !== "");
   return [...list(headers["content-encoding"]), ...list(headers["transfer-encoding"])]

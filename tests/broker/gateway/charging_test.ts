@@ -2,7 +2,7 @@
 
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { Buffer } from "node:buffer";
-import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
+import { brotliCompressSync, createGzip, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import type { Lane } from "../../../broker/agents.ts";
 import { MAX_UNPACKED_BYTES } from "../../../broker/gateway/unpack.ts";
 import { BODIES, compatBook, harness } from "./harness.ts";
@@ -55,6 +55,39 @@ Deno.test("codings upon codings are unpacked in their order", async () => {
   const response = await gate.post(lease, "/v1/messages", BODIES.messages);
   assertEquals((await response.json()).id, "msg_01");
   assertAlmostEquals((await lease.end()).usd, ANTHROPIC.message_usd, 1e-12);
+});
+
+Deno.test("a packed stream passes event by event, as it comes", async () => {
+  const last = Promise.withResolvers<void>();
+  await using gate = await harness(async (response) => {
+    response.writeHead(200, { "content-type": "text/event-stream", "content-encoding": "gzip" });
+    const gzip = createGzip();
+    gzip.pipe(response);
+    gzip.write(sse(ANTHROPIC.stream.slice(0, 2)));
+    gzip.flush();
+    await last.promise;
+    gzip.end(sse(ANTHROPIC.stream.slice(2)));
+  });
+  const lease = gate.lease("vendor_a");
+  const response = await gate.post(lease, "/v1/messages", { ...BODIES.messages, stream: true });
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  while (!text.includes("content_block_start")) text += (await reader.read()).value ?? "";
+  last.resolve();
+  for (let part = await reader.read(); !part.done; part = await reader.read()) text += part.value;
+  assertEquals(text, sse(ANTHROPIC.stream));
+  assertAlmostEquals((await lease.end()).usd, ANTHROPIC.message_usd, 1e-12);
+});
+
+Deno.test("a refusal without a body passes, whatever coding it names", async () => {
+  await using gate = await harness((response) => {
+    response.writeHead(429, { "content-encoding": "gzip", "content-length": "0", "retry-after": "3" });
+    response.end();
+  });
+  const lease = gate.lease("vendor_a");
+  const response = await gate.post(lease, "/v1/messages", BODIES.messages);
+  assertEquals([response.status, await response.text(), response.headers.get("retry-after")], [429, "", "3"]);
+  assertEquals((await lease.end()).usd, 0);
 });
 
 /** Of BODIES.messages to claude-sonnet-4-5: a token for each byte at the dearest rate of input, and max_tokens. */
