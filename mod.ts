@@ -145,7 +145,6 @@ export {
   type VerifyResult,
   type WaitOptions,
 } from "./lib/store/results.ts";
-export type { KeepLevel } from "./lib/store/retention.ts";
 export type {
   ChangeKind,
   ColumnDiff,
