@@ -77,8 +77,10 @@ Deno.test("a branch store that is away after the approval: nothing lands, and wi
   assertEquals([done.stage, done.push_attempts, resultsOf(done)], ["push_failed", [], []]);
   assertStringIncludes(done.reason!, "Cannot see whether the task's databases can be changed: no branch store answers");
   assertStringIncludes(done.reason!, "Run: taskd serve");
-  await startAgain(bench);
-  const { outcome, reason } = bench.broker.engine.tasks.read(done.id);
+  await bench.startDaemon();
+  await bench.broker.broker.stop();
+  await bench.broker.serve();
+  const { outcome, reason } = await bench.broker.reaches(done.id, "done");
   assertEquals(outcome, "pushed", reason);
   assertEquals((await bench.rows()).length, 4);
 });
