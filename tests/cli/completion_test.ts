@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { AGENT_NAMES } from "../../cli/table/broker_shared.ts";
 import { SHELLS } from "../../cli/table/daemon.ts";
+import { denoDirectory } from "../support/deno_directory.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
 
 const MAIN = new URL("../../cli/main.ts", import.meta.url).pathname;
@@ -48,7 +49,7 @@ Deno.test({
     const complete = async (line: string) => {
       const { stdout } = await new Deno.Command("fish", {
         args: ["--no-config", "-c", `source ${file}; complete -C '${line}'`],
-        env: { HOME: place.base, PATH: pathOf(place) },
+        env: { HOME: place.base, DENO_DIR: await denoDirectory(), PATH: pathOf(place) },
         cwd: `${place.base}/files`,
       }).output();
       return lines(stdout).map((text) => text.split("\t")[0]);
@@ -119,7 +120,7 @@ async function zshOffers(place: Place, setup: string, typed: string[]): Promise<
     zpty -d shell`;
   const args = ["-f", "-c", script, "zsh", ...typed];
   // With an editor that zsh would choose other keys for; and a shell that never says "done" is ended.
-  const env = { HOME: place.base, PATH: pathOf(place), EDITOR: "vi", VISUAL: "vi" };
+  const env = { HOME: place.base, DENO_DIR: await denoDirectory(), PATH: pathOf(place), EDITOR: "vi", VISUAL: "vi" };
   const signal = AbortSignal.timeout(60_000);
   const { code, stderr } = await new Deno.Command("zsh", { args, env, signal }).output();
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
