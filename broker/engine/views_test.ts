@@ -29,8 +29,8 @@ Deno.test("taskView() of a long trace does not block the event loop, and finds d
     seen = true;
     await others;
     assertEquals([view.stage, view.outcome, view.trace], ["done", "cancelled", { intact: true, rows: ROWS + 2 }]);
-    // Its chain, its moves and its record are read one after the other.
-    assert(turns >= 3 * Math.floor(size / PIECE_BYTES), `${turns} turns in ${size} bytes`);
+    // Its chain and its moves are verified in one pass, its record is read in another.
+    assert(turns >= 2 * Math.floor(size / PIECE_BYTES), `${turns} turns in ${size} bytes`);
 
     const path = tracePath(root, ID);
     const live = await store.reopen(ID);
