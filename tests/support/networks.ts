@@ -25,7 +25,8 @@ export async function drawNetwork(): Promise<TestNetwork> {
   await Deno.mkdir(LOCKS, { recursive: true });
   const random = new SeededRandom(crypto.getRandomValues(new Uint32Array(1))[0]!);
   for (;;) {
-    const numbers = [random.between(64, 191), random.between(0, 255)];
+    // From 90 on: below are the networks that podman has, or gives, by default.
+    const numbers = [random.between(90, 191), random.between(0, 255)];
     const prefix = `10.${numbers.join(".")}.`;
     // This machine's own networks are not for tests.
     if (Deno.networkInterfaces().some(({ address }) => address.startsWith(prefix.split(".", 2).join(".") + "."))) {
