@@ -1,6 +1,8 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { Application } from "../../tests/support/application.ts";
-import { at, makeDatabase, openAt, withDirectory } from "../../tests/support/stores.ts";
+import { at, makeDatabase, openAt, stored, withDirectory } from "../../tests/support/stores.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { SAFETY_TTL_MS } from "../store/time_to_live.ts";
 import { CaptureSession } from "./session.ts";
 
 const ROUNDS = 3;
@@ -52,4 +54,50 @@ async function openAndClose(name: string): Promise<void> {
 Deno.test("an opening keeps the head as a branch only where the checkout differs from it", async () => {
   // All at once: a session waits a second for an application that has the write lock.
   await Promise.all(Object.keys(BESIDE).map(openAndClose));
+});
+
+Deno.test("heads kept at openings pile up for their time to live and no longer", async () => {
+  await withDirectory(async (directory) => {
+    const step_ms = 2 * 24 * 3600 * 1000;
+    const most = Math.ceil(SAFETY_TTL_MS / step_ms);
+    let ahead_ms = 0;
+    const clock: Clock = {
+      now: () => systemClock.now() + ahead_ms,
+      monotonic: () => systemClock.monotonic() + ahead_ms,
+      sleep: (ms, signal) => systemClock.sleep(ms, signal),
+    };
+    makeDatabase(`${directory}/source.db`, "begin");
+    using store = await openAt(`${directory}/store`, { clock });
+    await store.create("app", { from: `${directory}/source.db` });
+    const application = new Application((await store.checkout(at("app"))).path);
+    const kept: string[] = [];
+    try {
+      for (let round = 0; round < most + 3; round++) {
+        const session = await CaptureSession.open(store, at("app"), { flush_every_ms: 0, snapshot_every: 4 });
+        const { recovery } = session;
+        assertEquals(recovery?.outcome, round === 0 ? undefined : "kept_both");
+        if (recovery?.safety_branch !== undefined) kept.push(recovery.safety_branch);
+        // No row of a flush is in the checkout any more when it is taken up: only what is kept has it.
+        for (const [index, branch] of kept.slice(-most).entries()) {
+          const flushed = kept.length - Math.min(kept.length, most) + index;
+          const rows = await stored(store, `app@${branch}`);
+          assert(rows.includes(`flushed ${flushed};`), `round ${round}: ${branch} has ${rows}`);
+        }
+        await application.run(`INSERT INTO t VALUES('flushed ${round}' || char(59))`);
+        await session.flush();
+        await application.run("BEGIN IMMEDIATE");
+        await session.close();
+        await application.run("DELETE FROM t WHERE v LIKE 'flushed%'; COMMIT; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+        ahead_ms += step_ms;
+        await store.reapExpired();
+        const count = (await store.branches("app")).length - 1;
+        assert(count <= most, `round ${round}: ${count} branches`);
+      }
+    } finally {
+      await application.end();
+    }
+    ahead_ms += SAFETY_TTL_MS;
+    await store.reapExpired();
+    assertEquals((await store.branches("app")).map(({ branch }) => branch), ["main"]);
+  });
 });
