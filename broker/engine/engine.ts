@@ -223,13 +223,8 @@ export class Engine implements BrokerEngine {
     this.#background.go(async () => {
       await work.finished;
       this.#works.delete(task.id);
-      if (task.record.stage === "awaiting_approval") {
-        const { repo, instruction } = task.record;
-        if (!this.#over.signal.aborted) {
-          this.#deps.notify?.({ task_id: task.id, stage: "awaiting_approval", repo, instruction });
-        }
-        await this.#late.keepGate(task);
-      } else await this.#late.settle(task);
+      if (task.record.stage === "awaiting_approval") await this.#late.keepGate(task);
+      else await this.#late.settle(task);
     });
   }
 

@@ -52,8 +52,9 @@ export class LateStages {
     this.#shared = shared;
   }
 
-  /** Stays with a task at the gate until its time is over, a person has answered, or the broker stops. */
+  /** Announces a task at the gate and stays with it until its time is over, a person has answered, or the broker stops. */
   async keepGate(task: Task): Promise<void> {
+    this.#announce(task);
     while (!this.#shared.over.aborted) {
       try {
         if (await task.denyWhenExpired(this.#shared.over)) await this.settle(task);
@@ -85,10 +86,7 @@ export class LateStages {
       if (!await this.#landing.run(landsIn(task.record), () => this.#round(task))) return;
       const { stage, repo, instruction } = task.record;
       if (stage === "awaiting_ci") return await this.#watch(task);
-      if (stage === "awaiting_approval") {
-        notify?.({ task_id: task.id, repo, instruction, stage });
-        return await this.keepGate(task);
-      }
+      if (stage === "awaiting_approval") return await this.keepGate(task);
       if (!isWaiting(stage)) return await this.settle(task);
       const news = newsOf(task.record);
       if (news !== notified) notify?.({ task_id: task.id, repo, instruction, stage });
@@ -121,6 +119,29 @@ export class LateStages {
       return false;
     } finally {
       if (this.#pausing.get(id) === pausing) this.#pausing.delete(id);
+    }
+  }
+
+  /**
+   * Each gate is announced once. A note beside the staged change says so: what a broker that was killed did not come to
+   * say, the next one says.
+   */
+  #announce({ id, record: { stage, repo, instruction, gate } }: Task): void {
+    const { notify, resolved: { settings } } = this.#deps;
+    if (stage !== "awaiting_approval" || gate === undefined || this.#shared.over.aborted) return;
+    const { announced } = stagePaths(settings.stage_root, id);
+    try {
+      if (Deno.readTextFileSync(announced) === gate.diff_sha256) return;
+    } catch {
+      // Not announced yet.
+    }
+    notify?.({ task_id: id, stage, repo, instruction });
+    try {
+      Deno.writeTextFileSync(announced, gate.diff_sha256, { mode: 0o600 });
+    } catch (error) {
+      this.#deps.log("warn", "notify", `a start of the broker will announce the gate again: ${messageOf(error)}`, {
+        task_id: id,
+      });
     }
   }
 

@@ -15,6 +15,8 @@ export interface StagePaths {
   databases_dir: string;
   /** What the sandbox left of them, while it is looked at. */
   inspected_dir: string;
+  /** Names the gate that was last announced to a person. */
+  announced: string;
 }
 
 export function stagePaths(stage_root: string, id: string): StagePaths {
@@ -26,6 +28,7 @@ export function stagePaths(stage_root: string, id: string): StagePaths {
     home_dir: `${root}/home`,
     databases_dir: `${root}/databases`,
     inspected_dir: `${root}/inspected`,
+    announced: `${root}/announced`,
   };
 }
 

@@ -55,6 +55,19 @@ Deno.test("each gate is announced with one call, on one short line without escap
     assertEquals(calls().length, 2);
   }));
 
+Deno.test("a gate that a killed broker did not come to announce is announced by the next one", () =>
+  withDesktop({}, async (bench, calls) => {
+    const { id } = await bench.submit();
+    await bench.reaches(id, "awaiting_approval");
+    await until(() => calls().length === 1);
+    await bench.broker.stop();
+    // As a broker leaves it that was killed after the task had come to the gate.
+    await Deno.remove(`${bench.home}/.taskd/stage/${id}/announced`);
+    await bench.serve();
+    await until(() => calls().length === 2);
+    assert(calls().every((args) => args.at(-1)!.endsWith(`(${id.slice(0, 8)})`)));
+  }));
+
 longTest(
   "a task that does not come to a gate is not announced",
   () =>
