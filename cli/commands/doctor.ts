@@ -3,8 +3,10 @@
 import { LANES, laneText } from "../../broker/agents.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
 import { type CheckStatus, type HostCheck, worst } from "../setup/check.ts";
+import type { FoundStore } from "../setup/_broker_checks.ts";
 import { examine } from "../setup/doctor.ts";
 import { untestedVersion } from "../../broker/sandbox/tested_versions.ts";
+import { connect } from "../../lib/client/client.ts";
 import { readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
@@ -37,8 +39,25 @@ export function examineHost(args: Args, io: Io): Promise<HostCheck[]> {
     findBroker: () => findBroker(findOptions(args)),
     livePolicy: (socket) => livePolicy(socket, io.signal),
     untrusted: () => args.host.untrusted,
-    storeDaemon: async () => store === undefined ? undefined : await readDaemonInfo(store),
+    storeDaemon: async () =>
+      store === undefined ? undefined : await foundStore(store, args.host.store_socket, io.signal),
   });
+}
+
+/** A daemon that opened its socket since this command's permissions were read off is not asked. */
+async function foundStore(
+  directory: string,
+  socket: string | undefined,
+  signal: AbortSignal,
+): Promise<FoundStore | undefined> {
+  const info = await readDaemonInfo(directory);
+  if (info === undefined || socket === undefined) return info && { info, sessions: [] };
+  const client = await connect(socket, { signal });
+  try {
+    return { info, sessions: (await client.call("status", {})).sessions };
+  } finally {
+    client.close();
+  }
 }
 
 const MARKS: Readonly<Record<CheckStatus, string>> = { ok: "ok  ", warn: "warn", fail: "FAIL" };

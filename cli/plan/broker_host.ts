@@ -12,7 +12,7 @@ import { ROOTS } from "../../broker/settings/roots.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { isBucket, storeDirectory } from "./locations.ts";
 import { ownBroker } from "../../broker/client/home_lock.ts";
-import { daemonLockPath } from "../../lib/store/daemon_lock.ts";
+import { daemonLockPath, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import { type PROGRAM_PATHS, programPlaces, TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
 
 /** Where deno's cache, the desktop and the agent of ssh are, and where packages of images come from. */
@@ -45,6 +45,8 @@ export interface HostPlace {
   entry: string;
   /** The directory of the branch store, when it is in one. */
   store?: string;
+  /** The socket of the store's daemon that runs now; only for commands that ask for `untrusted`. */
+  store_socket?: string;
   /** What another user of the machine could decide about: a command may not inspect what leads to its own places. */
   untrusted: UntrustedPlace[];
   /** Where images are put together. */
@@ -60,7 +62,7 @@ export interface HostContext {
   absolute: (path: string) => string;
   settings: Settings | undefined;
   store: string;
-  /** Whether `untrusted` is asked for. */
+  /** Whether the command reports what it finds on the host. */
   examines: boolean;
 }
 
@@ -73,6 +75,8 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
   const runtime_dir = env(RUNTIME_DIR_VARIABLE);
   const roots = settings === undefined ? [] : ROOTS;
   const live = await liveSocket(home);
+  const directory_of_store = isBucket(store) ? undefined : storeDirectory(store, { home, absolute });
+  const store_socket = examines && directory_of_store !== undefined ? await storeSocket(directory_of_store) : undefined;
   const programs = programPlaces(env("PATH"), Deno.uid());
   const compat = settings?.compat.api_key_env;
   return {
@@ -89,11 +93,21 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
     notifiers: notifyPrograms(programs).flatMap(({ paths }) => paths),
     deno: Deno.execPath(),
     entry,
-    ...(isBucket(store) ? {} : { store: storeDirectory(store, { home, absolute }) }),
+    ...(directory_of_store === undefined ? {} : { store: directory_of_store }),
+    ...(store_socket === undefined ? {} : { store_socket }),
     untrusted: examines ? untrustedPlaces({ home, egress_list, settings }) : [],
     temporary: absolute(env("TMPDIR") ?? "/tmp"),
     unit_folders: [`${home}/.config/systemd`, `${home}/Library/LaunchAgents`],
   };
+}
+
+async function storeSocket(directory: string): Promise<string | undefined> {
+  try {
+    return (await readDaemonInfo(directory))?.socket;
+  } catch {
+    // The command reads it again, and reports what is wrong.
+    return undefined;
+  }
 }
 
 async function liveSocket(home: string): Promise<string | undefined> {

@@ -6,9 +6,16 @@
 import { compareWithLive, verdictLine } from "../../broker/settings/explain.ts";
 import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import type { ResolvedSettings } from "../../broker/settings/load.ts";
+import type { SessionInfo } from "../../lib/protocol/messages.ts";
 import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
 import { fail, type HostCheck, ok, warn } from "./check.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
+
+/** The daemon of the branch store, as it answered. */
+export interface FoundStore {
+  info: DaemonInfo;
+  sessions: readonly SessionInfo[];
+}
 
 /** The broker, and whether it is in sync; `live` are the settings that it answered with. */
 export function checkBroker(
@@ -30,8 +37,22 @@ export function checkBroker(
   return [running, comparison.in_sync ? ok("in sync", verdict) : warn("in sync", verdict, "Run taskd start")];
 }
 
-/** The branch store's daemon; only tasks with databases need it. */
-export function checkStore(info: DaemonInfo | undefined): HostCheck {
-  if (info === undefined) return ok("branch store", "its daemon does not run; only tasks with databases need it");
-  return ok("branch store", `pid ${info.pid}, on ${info.socket ?? "no socket yet"}`);
+/** The branch store's daemon, which only tasks with databases need, and sessions that it could not go on with. */
+export function checkStore(found: FoundStore | undefined): HostCheck[] {
+  if (found === undefined) return [ok("branch store", "its daemon does not run; only tasks with databases need it")];
+  const { info: { pid, socket }, sessions } = found;
+  const running = ok("branch store", `pid ${pid}, on ${socket ?? "no socket yet"}`);
+  const failed = sessions.filter(({ state }) => state === "error");
+  return [
+    running,
+    ...failed.map(({ db, branch, error }) =>
+      fail(
+        "session",
+        `${db}@${branch} has failed, and what is committed is in its file alone: ${
+          error?.message ?? "no reason is known"
+        }`,
+        `Mend that, then capture it again with: taskd session open ${db}@${branch}`,
+      )
+    ),
+  ];
 }

@@ -1,12 +1,11 @@
 /** The checks of `doctor`, in the order of repair. Nothing is changed, and no secret is shown. */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
-import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
 import type { UntrustedPlace } from "../../broker/settings/own_places.ts";
 import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { taskdHome } from "../../broker/settings/load.ts";
-import { checkBroker, checkStore } from "./_broker_checks.ts";
+import { checkBroker, checkStore, type FoundStore } from "./_broker_checks.ts";
 import { checkCredentials, checkEndpoint } from "./_credential_checks.ts";
 import { checkClock, checkConfig, checkHome, checkRecords } from "./_home_checks.ts";
 import { checkDisk, checkGh, checkGit } from "./_host_checks.ts";
@@ -33,7 +32,7 @@ export interface DoctorOptions {
   /** What another user of the machine could decide about. */
   untrusted: () => readonly UntrustedPlace[] | Promise<readonly UntrustedPlace[]>;
   /** The daemon of the branch store; undefined when none runs. */
-  storeDaemon: () => Promise<DaemonInfo | undefined>;
+  storeDaemon: () => Promise<FoundStore | undefined>;
   clock?: Clock;
 }
 

@@ -404,6 +404,25 @@ Deno.test("doctor reports whether the running broker has the current configurati
     assertEquals([check?.status, check?.detail.includes("task_budget_usd")], ["warn", true]);
   }));
 
+Deno.test("doctor fails for each session that the branch store could not go on with, and says why", () =>
+  onHost(async (host) => {
+    const info = { pid: 7, host: "", socket: "/s", started_at: "" };
+    const error = { code: "no_space", message: "Cannot flush: the disk is full" };
+    const sessions = [
+      { db: "shop", branch: "main", state: "active" },
+      { db: "shop", branch: "try", state: "error", error },
+    ] as const;
+    host.options = { ...host.options, storeDaemon: () => Promise.resolve({ info, sessions }) };
+    const checks = await host.checks();
+    assertEquals(named(checks, "branch store")[0]?.status, "ok");
+    assertEquals(named(checks, "session"), [{
+      name: "session",
+      status: "fail",
+      detail: "shop@try has failed, and what is committed is in its file alone: Cannot flush: the disk is full",
+      remedy: "Mend that, then capture it again with: taskd session open shop@try",
+    }]);
+  }));
+
 Deno.test("doctor warns of a disk that is nearly full and fails for a full one", () =>
   onHost(async ({ home }) => {
     const { settings } = await loadSettings({ home, env: () => undefined });

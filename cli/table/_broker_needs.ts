@@ -48,7 +48,7 @@ const BROKER_SYS = ["uid", "gid", "statfs", "hostname", "networkInterfaces", "os
 
 /** What the doctor inspects. It writes nothing: a socket's path is listed because connecting counts as writing. */
 export function doctorNeeds(plan: Plan): PermissionSet {
-  const { roots, deno, store } = hostOf(plan);
+  const { roots, deno, store, store_socket } = hostOf(plan);
   const { gateway_ip: ip, compat } = brokerOf(plan).settings ?? {};
   const { "compat-url": chosen } = plan.flags;
   const endpoints = [compat?.base_url, chosen].flatMap((url) =>
@@ -57,7 +57,8 @@ export function doctorNeeds(plan: Plan): PermissionSet {
   const ports = ip === undefined ? [] : [GATEWAY_PORT, PROXY_PORT].map((port) => hostPort({ hostname: ip, port }));
   const read = [...roots, deno, ...(store === undefined ? [] : [store])];
   const own = { read, net: [...ports, ...endpoints.map(hostPort)], sys: ["uid", "statfs"] };
-  return unionOf(settingsNeeds(plan), askNeeds(plan), programNeeds(plan, TASK_PROGRAMS), own);
+  const daemon = store_socket === undefined ? {} : socketNeeds({ socket: store_socket });
+  return unionOf(settingsNeeds(plan), askNeeds(plan), programNeeds(plan, TASK_PROGRAMS), own, daemon);
 }
 
 /**
