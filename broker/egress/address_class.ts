@@ -68,7 +68,7 @@ const RANGES = [
 ] as const;
 
 /** What an address is. Only `public` may be dialled. */
-export type AddressClass = (typeof RANGES)[number][1] | "own" | "invalid";
+export type AddressClass = (typeof RANGES)[number][1] | "own" | "on_link" | "invalid";
 
 const V4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
 
@@ -98,18 +98,25 @@ export function parseAddress(text: string): Uint8Array | undefined {
   return Uint8Array.from(groups.flatMap((group) => [parseInt(group, 16) >> 8, parseInt(group, 16) & 0xff]));
 }
 
-interface Range {
+/** The addresses that begin with the first `bits` of `bytes`. */
+export interface Prefix {
   bytes: Uint8Array;
   bits: number;
-  is: AddressClass;
 }
 
-const TABLE: readonly Range[] = RANGES.map(([cidr, is]) => {
-  const [address, bits] = cidr.split("/") as [string, string];
-  return { bytes: parseAddress(address)!, bits: Number(bits), is };
-});
+const TABLE = RANGES.map(([cidr, is]) => ({ ...parsePrefix(cidr)!, is }));
 
-function contains({ bytes, bits }: Range, address: Uint8Array): boolean {
+/** A prefix as `address/bits`, or an address alone, which is a prefix of all its bits; undefined for anything else. */
+export function parsePrefix(text: string): Prefix | undefined {
+  const [address = "", bits, ...more] = text.split("/");
+  const bytes = parseAddress(address);
+  if (bytes === undefined || more.length > 0) return undefined;
+  const most = bytes.length * 8;
+  if (bits === undefined) return { bytes, bits: most };
+  return /^\d{1,3}$/.test(bits) && Number(bits) <= most ? { bytes, bits: Number(bits) } : undefined;
+}
+
+function contains({ bytes, bits }: Prefix, address: Uint8Array): boolean {
   if (bytes.length !== address.length) return false;
   const whole = bits >> 3;
   for (let i = 0; i < whole; i++) if (bytes[i] !== address[i]) return false;
@@ -129,17 +136,17 @@ export function canonicalAddress(text: string): string | undefined {
  * them in good faith.
  *
  * @param text An address as a resolver gives it.
- * @param own Addresses of this host, in the form of {@linkcode canonicalAddress}: what listens on one was never meant
- * for sandboxes, be the address public or not.
+ * @param own Addresses of this host's interfaces, each with the length of its network's prefix: what listens on one was
+ * never meant for sandboxes, nor what stands on a network beside it, be the address public or not.
  */
-export function classifyAddress(text: string, own: ReadonlySet<string> = new Set()): AddressClass {
+export function classifyAddress(text: string, own: readonly Prefix[] = []): AddressClass {
   const bytes = parseAddress(text);
   if (bytes === undefined) return "invalid";
-  if (own.has([...bytes].join("."))) return "own";
+  if (own.some((prefix) => contains({ ...prefix, bits: prefix.bytes.length * 8 }, bytes))) return "own";
   const range = TABLE.find((range) => contains(range, bytes))!;
   if (range.is === "nat64" && range.bits === 96) {
     const carried = classifyAddress([...bytes.subarray(12)].join("."), own);
-    return carried === "public" || carried === "own" || carried === "metadata" ? carried : "nat64";
+    return ["public", "own", "on_link", "metadata"].includes(carried) ? carried : "nat64";
   }
-  return range.is;
+  return range.is === "public" && own.some((prefix) => contains(prefix, bytes)) ? "on_link" : range.is;
 }

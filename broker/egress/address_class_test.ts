@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../tests/packages/fast_check.ts";
-import { type AddressClass, canonicalAddress, classifyAddress, parseAddress } from "./address_class.ts";
+import { type AddressClass, canonicalAddress, classifyAddress, parseAddress, parsePrefix } from "./address_class.ts";
 
 /** Every range by its first, its last and a middle address, and the public neighbours on both sides. */
 const TABLE: Record<AddressClass, string[]> = {
@@ -113,6 +113,7 @@ const TABLE: Record<AddressClass, string[]> = {
   nat64: ["64:ff9b::127.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b::192.0.2.1", "64:ff9b:1::1", "64:ff9b:1:ffff::8.8.8.8"],
   "6to4": ["192.88.99.1", "2002:7f00:1::1", "2002:808:808::1"],
   teredo: ["2001::1", "2001:0:4136:e378::1"],
+  on_link: ["51.15.0.0", "51.15.15.255", "2606:4700::78", "2606:4700::ffff:ffff:ffff:ffff", "64:ff9b::51.15.1.1"],
   own: ["8.8.4.4", "2606:4700::77", "10.9.9.9", "64:ff9b::8.8.4.4"],
   invalid: [
     "",
@@ -144,7 +145,7 @@ const TABLE: Record<AddressClass, string[]> = {
   ],
 };
 
-const OWN = new Set(["8.8.4.4", "2606:4700::77", "10.9.9.9"].map((text) => canonicalAddress(text)!));
+const OWN = ["8.8.4.4", "2606:4700::77/64", "10.9.9.9/8", "51.15.3.9/20"].map((text) => parsePrefix(text)!);
 
 for (const [is, addresses] of Object.entries(TABLE)) {
   Deno.test(`classifyAddress() knows what is ${is}`, () => {
@@ -152,6 +153,23 @@ for (const [is, addresses] of Object.entries(TABLE)) {
     assertEquals(found, addresses.map((address) => `${address} is ${is}`));
   });
 }
+
+Deno.test("parsePrefix() takes an address alone or with the length of its prefix, and nothing else", () => {
+  assertEquals(parsePrefix("10.1.2.3/8"), { bytes: Uint8Array.of(10, 1, 2, 3), bits: 8 });
+  assertEquals([parsePrefix("10.1.2.3")?.bits, parsePrefix("::1")?.bits, parsePrefix("::1/0")?.bits], [32, 128, 0]);
+  const refused = [
+    "",
+    "/8",
+    "10.1.2.3/",
+    "10.1.2.3/33",
+    "::1/129",
+    "10.1.2.3/8/8",
+    "10.1.2.3/-1",
+    "10.1.2.3/ 8",
+    "x/8",
+  ];
+  assertEquals(refused.filter((text) => parsePrefix(text) !== undefined), []);
+});
 
 Deno.test("canonicalAddress() has one spelling for each address", () => {
   assertEquals(canonicalAddress("2001:DB8::1"), canonicalAddress("2001:0db8:0:0:0:0:0.0.0.1"));

@@ -6,7 +6,7 @@
 import { lookup } from "node:dns/promises";
 import type { Clock } from "../../lib/clock.ts";
 import type { Stream } from "./_buffered_connection.ts";
-import { canonicalAddress, classifyAddress } from "./address_class.ts";
+import { canonicalAddress, classifyAddress, parsePrefix, type Prefix } from "./address_class.ts";
 import { Refused } from "./reasons.ts";
 
 /** Finds the addresses of a canonical name; rejects when there are none. */
@@ -21,7 +21,7 @@ export interface DialerOptions {
   clock: Clock;
   resolve?: Resolve;
   connect?: Connect;
-  /** The host's own addresses; those of its interfaces by default. */
+  /** The host's own addresses, as `address/bits` of their networks; those of its interfaces by default. */
   own_addresses?: () => string[];
   /** Addresses that may be dialled although they are not public: mirrors in a closed network, and tests. */
   allow_addresses?: readonly string[];
@@ -40,18 +40,18 @@ async function systemConnect(address: string, port: number, signal: AbortSignal)
 }
 
 function interfaceAddresses(): string[] {
-  return Deno.networkInterfaces().map(({ address }) => address);
+  return Deno.networkInterfaces().map(({ cidr }) => cidr);
 }
 
 export class Dialer {
   readonly #options: DialerOptions;
   readonly #allowed: ReadonlySet<string>;
-  #own: ReadonlySet<string> = new Set();
+  #own: readonly Prefix[] = [];
   #own_until_ms = -Infinity;
 
   constructor(options: DialerOptions) {
     this.#options = options;
-    this.#allowed = canonicalSet(options.allow_addresses ?? []);
+    this.#allowed = new Set((options.allow_addresses ?? []).flatMap((text) => canonicalAddress(text) ?? []));
   }
 
   /**
@@ -65,7 +65,7 @@ export class Dialer {
     const found = await aborted(signal, resolve(host).catch(() => []));
     if (found.length === 0) throw new Refused("name_not_found");
     for (const address of found) {
-      const is = classifyAddress(address, this.#ownSet());
+      const is = classifyAddress(address, this.#ownPrefixes());
       if (is !== "public" && !this.#allowed.has(canonicalAddress(address) ?? "")) {
         throw new Refused("address_refused", is);
       }
@@ -97,19 +97,15 @@ export class Dialer {
     throw failed;
   }
 
-  #ownSet(): ReadonlySet<string> {
+  #ownPrefixes(): readonly Prefix[] {
     const { clock, own_addresses = interfaceAddresses } = this.#options;
     const now_ms = clock.monotonic();
     if (now_ms >= this.#own_until_ms) {
-      this.#own = canonicalSet(own_addresses());
+      this.#own = own_addresses().flatMap((text) => parsePrefix(text) ?? []);
       this.#own_until_ms = now_ms + OWN_ADDRESSES_MS;
     }
     return this.#own;
   }
-}
-
-function canonicalSet(addresses: readonly string[]): ReadonlySet<string> {
-  return new Set(addresses.flatMap((address) => canonicalAddress(address) ?? []));
 }
 
 function systemReason(error: unknown): string | undefined {

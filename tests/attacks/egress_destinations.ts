@@ -1,5 +1,6 @@
 /** Promises of the egress proxy about where a sandbox may go: names, ports, addresses, credentials. */
 
+import { parsePrefix } from "../../broker/egress/address_class.ts";
 import type { TaskEgress } from "../../broker/egress/proxy.ts";
 import { ProxyBench } from "./_proxy_bench.ts";
 import {
@@ -77,7 +78,8 @@ export const EGRESS_PROMISES: readonly CommonPromise[] = [
   },
   {
     id: "egress.inward_addresses",
-    promise: "A listed name that resolves to an address that is not public, or is this host's, is never dialled",
+    promise:
+      "A listed name that resolves to an address that is not public, or is this host's or on its networks, is never dialled",
     attacks: "Loopback, the local network, a sibling, metadata services, CGNAT, mapped, NAT64, 6to4, Teredo; among " +
       "public ones too; every address of this host's interfaces",
     async run(trial, context) {
@@ -88,7 +90,7 @@ export const EGRESS_PROMISES: readonly CommonPromise[] = [
       await using listed = await ProxyBench.start(context, {
         list,
         names: INWARD_NAMES,
-        own_addresses: () => ["8.8.4.4"],
+        own_addresses: () => ["8.8.4.4", "51.15.3.9/20"],
         connect: refuse,
       });
       const task = listed.admit();
@@ -116,11 +118,13 @@ export const EGRESS_PROMISES: readonly CommonPromise[] = [
     attacks: "First and last addresses of the ranges, metadata services of the clouds, addresses inside addresses",
     run(trial, { surfaces }) {
       for (const address of Object.values(INWARD_NAMES).flat()) {
-        if (["8.8.4.4", "8.8.8.8", "2606:4700::1111"].includes(address)) continue;
+        if (["8.8.4.4", "8.8.8.8", "51.15.9.9", "2606:4700::1111"].includes(address)) continue;
         trial.attempt(address, surfaces.classifyAddress(address) !== "public", "counts as public");
       }
-      const own = surfaces.classifyAddress("8.8.4.4", new Set(["8.8.4.4"]));
+      const own = surfaces.classifyAddress("8.8.4.4", [parsePrefix("8.8.4.4")!]);
       trial.attempt("an address of the host's own", own !== "public", "counts as public");
+      const beside = surfaces.classifyAddress("51.15.9.9", [parsePrefix("51.15.3.9/20")!]);
+      trial.attempt("an address on a network of the host's", beside !== "public", "counts as public");
       for (const address of ["1.1.1.1", "8.8.8.8", "2606:4700:4700::1111"]) {
         trial.control(address, surfaces.classifyAddress(address) === "public", "it is not public");
       }

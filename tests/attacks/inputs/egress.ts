@@ -50,6 +50,7 @@ export const INWARD_NAMES: Readonly<Record<string, string[]>> = {
   "multicast.example": ["224.0.0.251"],
   "broadcast.example": ["255.255.255.255"],
   "own.example": ["8.8.4.4"],
+  "neighbour.example": ["51.15.9.9"],
   "mixed.example": ["8.8.8.8", "10.0.0.1"],
   "mixed6.example": ["2606:4700::1111", "::1"],
   "nonsense.example": ["not an address"],

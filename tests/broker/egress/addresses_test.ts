@@ -7,7 +7,7 @@ Deno.test("a name that resolves to an inward address, or to the host's own, is n
   await using bench = await Bench.start({
     list: Object.fromEntries(Object.keys(INWARD_NAMES).map((name) => [name, [80, 443]])),
     names: INWARD_NAMES,
-    own_addresses: () => ["8.8.4.4"],
+    own_addresses: () => ["8.8.4.4", "51.15.3.9/20"],
     connect: (address) => {
       dialled.push(address);
       return Promise.reject(new Error("not in this test"));
