@@ -33,7 +33,7 @@ export async function serveConnect(
   if (framing.by === "chunks" || framing.by === "length" && framing.bytes > 0) throw new Refused("smuggling");
   // Some clients leave the port out of a CONNECT's Host: it counts as the target's.
   checkHost(head, target, target.port);
-  session.authorise(target);
+  session.authorise(attempt, target);
   const addresses = await session.resolve(target);
   if (target.port === 80) return await servePlainTunnel(session, attempt, target, addresses, serveRequests);
   const upstream = await session.dial(attempt, target, addresses);
@@ -58,7 +58,9 @@ async function servePlainTunnel(
   const decision = session.record(attempt, 200);
   await session.client.write(ESTABLISHED);
   session.log(attempt, decision);
-  await serveRequests((inner, head) => servePlain(session, inner, head, { target, addresses }));
+  await serveRequests((inner, head) =>
+    servePlain(session, inner, head, { target, addresses, granted: attempt.granted })
+  );
 }
 
 /** Reads and checks the client's first bytes, which stay in its buffer. With `required` they must be TLS. */

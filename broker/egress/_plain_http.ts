@@ -34,6 +34,8 @@ const MAX_INTERIM = 16;
 export interface PlainTunnel {
   target: EgressTarget;
   addresses: string[];
+  /** Whether a grant has let it through. */
+  granted?: boolean | undefined;
 }
 
 /**
@@ -60,7 +62,7 @@ export async function servePlain(
   const framing = requestFraming(head);
   if (head.minor === 1 && valuesOf(head.fields, "host").length === 0) throw new Refused("malformed");
   checkHost(head, target, 80);
-  session.authorise(target);
+  session.authorise(attempt, target, through?.granted);
   if (target.port === 443) throw new Refused("tls_expected");
   const addresses = through?.addresses ?? await session.resolve(target);
   const upstream = await session.dial(attempt, target, addresses);

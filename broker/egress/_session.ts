@@ -65,6 +65,8 @@ export interface Attempt {
   path?: string;
   target?: EgressTarget;
   address?: string;
+  /** A grant lets it through, and not the list. */
+  granted?: boolean;
   /** The answer to CONNECT is out: what follows belongs to the tunnel. */
   established: boolean;
 }
@@ -118,10 +120,14 @@ export class Session {
     if (!admission.take(this, this.deps.limits.connections_per_task)) throw new Refused("too_many_connections");
   }
 
-  /** Throws {@linkcode Refused} unless the task may reach the attempt's target. */
-  authorise(target: EgressTarget): void {
+  /**
+   * Throws {@linkcode Refused} unless the task may reach the attempt's target.
+   *
+   * @param in_granted Whether it is made inside a tunnel that a grant has let through, and so counted.
+   */
+  authorise(attempt: Attempt, target: EgressTarget, in_granted = false): void {
     if (this.#admission === undefined || this.#admission.ended) throw new Refused("credentials_wrong");
-    this.#admission.authorise(target);
+    attempt.granted = in_granted || this.#admission.authorise(target, this) === "grant";
     if (!this.deps.log.healthy) throw new Refused("log_unavailable");
   }
 
@@ -157,10 +163,11 @@ export class Session {
   }
 
   #decision(attempt: Attempt, outcome: Refused | number): EgressDecision {
-    const { at_ms, method, target, path, address } = attempt;
+    const { at_ms, method, target, path, address, granted } = attempt;
     const refused = typeof outcome === "number" ? undefined : outcome;
     const reason: Reason = refused?.reason ?? "allowed";
     const status = refused === undefined ? outcome as number : REASONS[refused.reason].status;
+    const detail = refused === undefined ? granted && "granted" : refused.detail;
     const failed = [0, 408, 500, 502, 504].includes(status);
     return {
       at_ms,
@@ -172,7 +179,7 @@ export class Session {
       ...this.#admission === undefined ? {} : { task_id: this.#admission.task_id },
       ...target === undefined ? {} : { ...target, url: urlOf(target, path) },
       ...address === undefined ? {} : { address },
-      ...refused?.detail === undefined ? {} : { detail: refused.detail },
+      ...detail ? { detail } : {},
     };
   }
 

@@ -3,9 +3,10 @@
  */
 
 import { timingSafeEqual } from "@std/crypto/timing-safe-equal";
-import { type RandomBytes, randomHex } from "../../lib/clock.ts";
+import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { DecisionRing, type EgressDecision } from "./decision.ts";
+import { type Closable, EgressGrants } from "./grants.ts";
 import type { EgressTarget } from "./host_name.ts";
 import { Refused } from "./reasons.ts";
 import { type EgressList, EgressRules } from "./egress_rules.ts";
@@ -16,21 +17,19 @@ export const MAX_WILDCARD_NAMES = 512;
 /** Characters of a user name: what a URL and Basic authentication take as it is. */
 const USERNAME = /^[A-Za-z0-9._-]{1,64}$/;
 
-export interface Closable {
-  close(): void;
-}
-
 export class EgressAdmission {
   readonly task_id: string;
   readonly ring = new DecisionRing();
+  readonly grants: EgressGrants;
   readonly #digest: Uint8Array;
   readonly #rules: EgressRules;
   readonly #connections = new Set<Closable>();
   readonly #wildcard_names = new Set<string>();
   #ended = false;
 
-  constructor(task_id: string, digest: Uint8Array, rules: EgressRules) {
+  constructor(task_id: string, digest: Uint8Array, { rules, clock }: { rules: EgressRules; clock: Clock }) {
     this.task_id = task_id;
+    this.grants = new EgressGrants(clock);
     this.#digest = digest;
     this.#rules = rules;
   }
@@ -53,18 +52,25 @@ export class EgressAdmission {
 
   release(connection: Closable): void {
     this.#connections.delete(connection);
+    this.grants.release(connection);
   }
 
-  /** Throws {@linkcode Refused} unless the target is listed. No name is looked up for it. */
-  authorise(target: EgressTarget): void {
+  /**
+   * By what `connection` may reach the target. No name is looked up for it.
+   *
+   * @throws {Refused} when it is neither listed nor granted.
+   */
+  authorise(target: EgressTarget, connection: Closable): "list" | "grant" {
     const match = this.#rules.match(target);
     if (match.listed === "no") {
+      if (this.grants.take(target, connection)) return "grant";
       if (match.ports.length === 0) throw new Refused("not_listed");
       throw new Refused("port_not_listed", `listed: ${match.ports.slice(0, 16).join(",")}`);
     }
-    if (match.listed === "exact" || this.#wildcard_names.has(target.host)) return;
+    if (match.listed === "exact" || this.#wildcard_names.has(target.host)) return "list";
     if (this.#wildcard_names.size >= MAX_WILDCARD_NAMES) throw new Refused("too_many_names");
     this.#wildcard_names.add(target.host);
+    return "list";
   }
 
   note(decision: EgressDecision): void {
@@ -73,19 +79,22 @@ export class EgressAdmission {
 
   end(): void {
     this.#ended = true;
+    this.grants.end();
     for (const connection of this.#connections) connection.close();
   }
 }
 
 export class EgressAdmissions {
   readonly #random: RandomBytes;
+  readonly #clock: Clock;
   readonly #by_task = new Map<string, EgressAdmission>();
   /** What an unknown user's password is compared with, so that it takes as long. */
   readonly #unknown: EgressAdmission;
 
-  constructor(random: RandomBytes) {
+  constructor({ random, clock }: { random: RandomBytes; clock: Clock }) {
     this.#random = random;
-    this.#unknown = new EgressAdmission("", random(32), new EgressRules());
+    this.#clock = clock;
+    this.#unknown = new EgressAdmission("", random(32), { rules: new EgressRules(), clock });
     this.#unknown.end();
   }
 
@@ -102,7 +111,7 @@ export class EgressAdmissions {
     if (this.#by_task.has(task_id)) throw new TaskdError("already_exists", `${attempted}: it is admitted already`);
     const rules = new EgressRules(...lists);
     const password = randomHex(this.#random, 32);
-    const admission = new EgressAdmission(task_id, sha256(password), rules);
+    const admission = new EgressAdmission(task_id, sha256(password), { rules, clock: this.#clock });
     this.#by_task.set(task_id, admission);
     return { admission, password };
   }

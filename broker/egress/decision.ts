@@ -22,7 +22,7 @@ export interface EgressDecision {
   /** HTTP status: the proxy's own, or that of the response it passed on. */
   status: number;
   address?: string;
-  /** More on the reason: the class of an address, the listed ports, the server name that differs. */
+  /** More on the reason: the class of an address, the listed ports, the server name that differs; `granted`. */
   detail?: string;
 }
 

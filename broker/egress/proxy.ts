@@ -26,6 +26,7 @@ import { AccessLog } from "./access_log.ts";
 import { EgressAdmissions } from "./admissions.ts";
 import type { EgressDecision } from "./decision.ts";
 import { Dialer, type DialerOptions } from "./dialer.ts";
+import type { EgressGrant } from "./grants.ts";
 import { refusalResponse, Refused } from "./reasons.ts";
 import type { EgressList } from "./egress_rules.ts";
 
@@ -48,6 +49,10 @@ export interface TaskEgress {
   url: string;
   /** What the proxy decided for the task, the latest last; also after the end. */
   decisions(): EgressDecision[];
+  /** Opens a host beside the list; throws as {@linkcode EgressGrants.add}. */
+  grant(grant: EgressGrant): void;
+  /** How often each grant was used, in the order in which they were given; also after the end. */
+  grantUses(): number[];
   /** Ends the admission: its connections are closed, and the password is worth nothing. */
   end(): void;
 }
@@ -66,7 +71,7 @@ export class EgressProxy {
     this.#egress = options.egress;
     this.#deps = {
       clock: options.clock,
-      admissions: new EgressAdmissions(options.random),
+      admissions: new EgressAdmissions(options),
       dialer: new Dialer(options),
       log,
       buffers: new SharedBuffers(),
@@ -125,6 +130,8 @@ export class EgressProxy {
       password,
       url: `http://${task_id}:${password}@${hostPort(this.address)}`,
       decisions: () => admission.ring.list(),
+      grant: (grant) => admission.grants.add(grant),
+      grantUses: () => admission.grants.uses(),
       end: () => admissions.end(admission),
     };
   }
