@@ -16,6 +16,7 @@ import type {
   CeilingView,
   DatabaseDiffQuery,
   DatabaseRows,
+  EgressGrantRequest,
   Health,
   PendingTask,
   Pruned,
@@ -88,6 +89,12 @@ export interface BrokerEngine {
 
   /** Ends a task in any stage before the push, or gives up what waits to land; throws `wrong_state`. */
   kill(id: string, reason: string, by?: Decider): Promise<void>;
+
+  /**
+   * Opens a host to a task beside the egress list, once that is on the disk; throws `wrong_state` while it has no way out,
+   * `invalid_request` for what may not be listed.
+   */
+  grantEgress(id: string, request: EgressGrantRequest, by?: Decider): Promise<void>;
 
   /** Removes the traces, diffs and logs of tasks that ended before `before_ms`, and mirrors not used since. */
   prune(options: { before_ms: number; dry_run: boolean }): Promise<Pruned>;

@@ -8,6 +8,7 @@
 import * as v from "valibot";
 import { POLICY_VIEW } from "../settings/policy_view.ts";
 import {
+  EGRESS_GRANTS,
   REFUSED_EGRESS,
   ROW_EVENTS,
   SPEND,
@@ -72,6 +73,8 @@ export const TASK_VIEW = v.strictObject({
     v.strictObject({ intact: v.literal(false), fault: v.string() }),
   ]),
   refused_egress: REFUSED_EGRESS,
+  /** Present when a person opened hosts to it while it ran. */
+  egress_grants: v.exactOptional(EGRESS_GRANTS),
   links: TASK_LINKS,
 });
 export type TaskView = v.InferOutput<typeof TASK_VIEW>;
@@ -244,6 +247,18 @@ export const HEALTH = v.strictObject({
   pending: COUNT,
 });
 export type Health = v.InferOutput<typeof HEALTH>;
+
+/** Body of `POST /admin/tasks/<id>/egress`. */
+export const EGRESS_GRANT_REQUEST = v.strictObject({
+  /** A name; not `*.` and a name. */
+  host: v.pipe(v.string(), v.minLength(1), v.maxLength(1_024)),
+  port: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65_535)),
+  /** For how many milliseconds, a day at most. */
+  for_ms: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(86_400_000)),
+  /** For how many connections or plain requests; without it there is no bound. */
+  uses: v.exactOptional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000))),
+});
+export type EgressGrantRequest = v.InferOutput<typeof EGRESS_GRANT_REQUEST>;
 
 /** Body of `POST /admin/prune`: tasks that ended, and mirrors last used, before that moment. */
 export const PRUNE_REQUEST = v.strictObject({ before: TIME, dry_run: v.optional(v.boolean(), false) });

@@ -180,6 +180,10 @@ export class BrokerClient {
     return this.#done(post(`/admin/tasks/${segment(id)}/kill`, { reason }));
   }
 
+  grantEgress(id: string, request: wire.EgressGrantRequest): Promise<void> {
+    return this.#done(post(`/admin/tasks/${segment(id)}/egress`, request));
+  }
+
   prune(request: { before: string; dry_run: boolean }): Promise<wire.Pruned> {
     return this.#json(wire.PRUNED, post("/admin/prune", request));
   }

@@ -316,6 +316,8 @@ export declare class BrokerClient {
    */
   kill(id: string, reason?: string): Promise<void>;
 
+  grantEgress(id: string, request: EgressGrantRequest): Promise<void>;
+
   /**
    * Removes the records of tasks that ended before `before`, in ISO 8601.
    *
@@ -436,6 +438,8 @@ export type TaskView = {
   /** Whether the trace is what the broker wrote; with what is wrong when not. */
   trace: { intact: true; rows: number } | { intact: false; fault: string };
   refused_egress: RefusedEgress;
+  /** Present when a person opened hosts to it while it ran. */
+  egress_grants?: EgressGrants | undefined;
   links: TaskLinks;
   stage: Stage;
   /** Present once it is done. */
@@ -563,6 +567,8 @@ export type TrustBrief = {
   setup: SetupEvidence | null;
   /** Absent when the task has no databases. */
   databases?: undefined | BriefDatabase[];
+  /** Present when a person opened hosts to it while it ran. */
+  egress_grants?: EgressGrants | undefined;
   /** What could not be established, one sentence each. */
   missing_evidence: string[];
 };
@@ -661,6 +667,17 @@ export type DecideRequest = {
     column?: undefined | string;
     db?: undefined | string;
   })[];
+};
+
+/** Body of `POST /admin/tasks/<id>/egress`. */
+export type EgressGrantRequest = {
+  /** A name; not `*.` and a name. */
+  host: string;
+  port: number;
+  /** For how many milliseconds, a day at most. */
+  for_ms: number;
+  /** For how many connections or plain requests; without it there is no bound. */
+  uses?: undefined | number;
 };
 
 /** The answer to `POST /admin/prune`. */
@@ -785,6 +802,20 @@ export type SpendFigures = {
 
 /** Names that the egress proxy refused to a task, with why; the last ones. */
 export type RefusedEgress = ({ target: string; reason: string; hint?: undefined | string })[];
+
+/** Hosts that a person opened to a task while it ran, beside the egress list, the first one first. */
+export type EgressGrants = ({
+  /** `host:port`. */
+  target: string;
+  at: string;
+  /** Milliseconds from then on. */
+  for_ms: number;
+  /** The most uses; absent when there is no bound. */
+  uses?: undefined | number;
+  /** Connections and plain requests that it let through, as they stood when the row was written. */
+  used: number;
+  by?: Decider | undefined;
+})[];
 
 /** The outcome of a task. */
 export type Outcome =

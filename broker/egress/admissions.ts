@@ -6,7 +6,7 @@ import { timingSafeEqual } from "@std/crypto/timing-safe-equal";
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { DecisionRing, type EgressDecision } from "./decision.ts";
-import { type Closable, EgressGrants } from "./grants.ts";
+import { type Closable, GrantedHosts } from "./grants.ts";
 import type { EgressTarget } from "./host_name.ts";
 import { Refused } from "./reasons.ts";
 import { type EgressList, EgressRules } from "./egress_rules.ts";
@@ -20,7 +20,7 @@ const USERNAME = /^[A-Za-z0-9._-]{1,64}$/;
 export class EgressAdmission {
   readonly task_id: string;
   readonly ring = new DecisionRing();
-  readonly grants: EgressGrants;
+  readonly grants: GrantedHosts;
   readonly #digest: Uint8Array;
   readonly #rules: EgressRules;
   readonly #connections = new Set<Closable>();
@@ -29,7 +29,7 @@ export class EgressAdmission {
 
   constructor(task_id: string, digest: Uint8Array, { rules, clock }: { rules: EgressRules; clock: Clock }) {
     this.task_id = task_id;
-    this.grants = new EgressGrants(clock);
+    this.grants = new GrantedHosts(clock);
     this.#digest = digest;
     this.#rules = rules;
   }

@@ -58,7 +58,7 @@ class Grant {
   }
 }
 
-export class EgressGrants {
+export class GrantedHosts {
   readonly #clock: Clock;
   readonly #grants: Grant[] = [];
   readonly #ended = new AbortController();

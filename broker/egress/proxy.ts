@@ -49,7 +49,7 @@ export interface TaskEgress {
   url: string;
   /** What the proxy decided for the task, the latest last; also after the end. */
   decisions(): EgressDecision[];
-  /** Opens a host beside the list; throws as {@linkcode EgressGrants.add}. */
+  /** Opens a host beside the list; throws as {@linkcode GrantedHosts.add}. */
   grant(grant: EgressGrant): void;
   /** How often each grant was used, in the order in which they were given; also after the end. */
   grantUses(): number[];

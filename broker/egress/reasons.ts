@@ -21,7 +21,8 @@ export interface ReasonSpec {
 const PROXY_URL_HINT = "Use the proxy URL of the task, with its user name and password";
 const LOOKUP_HINT = "Look the name up on the broker's host";
 const LIST_HINT =
-  "Add the host with this port to egress.yaml, or to the task's egress_extra, and start the broker again";
+  "Let the broker's operator add the host with this port to egress.yaml (taskd egress allow), or grant it to the task " +
+  "(taskd egress grant)";
 const ADDRESS_HINT =
   "Sandboxes reach public addresses only; publish the service under one, or let the broker's operator " +
   "allow the address";

@@ -19,6 +19,7 @@ import type {
   CeilingView,
   DatabaseDiffQuery,
   DatabaseRows,
+  EgressGrantRequest,
   Health,
   PendingTask,
   Pruned,
@@ -37,7 +38,7 @@ import {
 import type { EgressDecision } from "../egress/decision.ts";
 import type { GatewayLease, Settlement } from "../gateway/lease.ts";
 import type { PushRequest } from "../task/decisions.ts";
-import type { ApprovalRequest } from "../task/approval.ts";
+import { type ApprovalRequest, standing } from "../task/approval.ts";
 import { BrokerMetrics } from "./metrics.ts";
 import { policyView } from "../settings/explain.ts";
 import type { PolicyView } from "../settings/policy_view.ts";
@@ -250,6 +251,14 @@ export class Engine implements BrokerEngine {
     await this.#late.cancel(id, given(reason), by);
   }
 
+  async grantEgress(id: string, request: EgressGrantRequest, by?: Decider): Promise<void> {
+    const work = this.#works.get(id);
+    if (work !== undefined) return await work.grantEgress(request, by);
+    throw new TaskdError("wrong_state", `Cannot grant the task ${id} a host: it is ${standing(this.tasks.read(id))}`, {
+      hint: "A task reaches out only while its setup and its agent run",
+    });
+  }
+
   /** Waits until a task's decided move is written, no longer than that takes while the disk has room. */
   async #untilWritten({ finished, task }: TaskWork): Promise<void> {
     await withDeadline(finished, this.#deps.clock, WRITTEN_MS).catch(() => {
@@ -267,7 +276,8 @@ export class Engine implements BrokerEngine {
   view(id: string): Promise<TaskView> {
     return taskView(this.tasks, id, () => {
       const work = this.#works.get(id);
-      return work && { spend: work.spend(), refused_egress: work.refusedEgress() };
+      return work &&
+        { spend: work.spend(), refused_egress: work.refusedEgress(), egress_grants: work.egressGrants() };
     });
   }
 

@@ -6,6 +6,7 @@
  */
 
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
+import { createEmptyFile, isThere } from "../../lib/fs.ts";
 import { KeyedMutex } from "../../lib/keyed_mutex.ts";
 import type { StartClaim } from "../admission/admission.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
@@ -129,15 +130,11 @@ export class LateStages {
   #announce({ id, record: { stage, repo, instruction, gate } }: Task): void {
     const { notify, resolved: { settings } } = this.#deps;
     if (stage !== "awaiting_approval" || gate === undefined || this.#shared.over.aborted) return;
-    const { announced } = stagePaths(settings.stage_root, id);
-    try {
-      if (Deno.readTextFileSync(announced) === gate.diff_sha256) return;
-    } catch {
-      // Not announced yet.
-    }
+    const announced = `${stagePaths(settings.stage_root, id).announced}.${gate.diff_sha256}`;
+    if (isThere(announced)) return;
     notify?.({ task_id: id, stage, repo, instruction });
     try {
-      Deno.writeTextFileSync(announced, gate.diff_sha256, { mode: 0o600 });
+      createEmptyFile(announced);
     } catch (error) {
       this.#deps.log("warn", "notify", `a start of the broker will announce the gate again: ${messageOf(error)}`, {
         task_id: id,

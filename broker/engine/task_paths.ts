@@ -15,7 +15,7 @@ export interface StagePaths {
   databases_dir: string;
   /** What the sandbox left of them, while it is looked at. */
   inspected_dir: string;
-  /** Names the gate that was last announced to a person. */
+  /** With a gate's digest behind it: there once that gate was announced to a person. */
   announced: string;
 }
 

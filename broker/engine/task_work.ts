@@ -6,7 +6,7 @@
  * then is the task `done`.
  */
 
-import { asKnownError, hasCode, messageOf, messageWithHint, stackOf } from "../../lib/errors.ts";
+import { asKnownError, hasCode, messageOf, messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";
 import { fileError, makeDirectories } from "../../lib/fs.ts";
 import type { ForkedDatabase } from "../databases/evidence.ts";
 import type { TaskEgress } from "../egress/proxy.ts";
@@ -15,10 +15,12 @@ import { type StagedRepository, stageRepository } from "../git/staged_repository
 import { removeTree } from "../../lib/remove_tree.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
 import type { Json } from "../task/value_schemas.ts";
-import type { RefusedEgress, SpendFigures } from "../task/schema.ts";
+import type { EgressGrants, RefusedEgress, SpendFigures } from "../task/schema.ts";
 import { type Decider, type Move, type Outcome, type Stage, STAGES } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { boundTo } from "./bind.ts";
+import type { EgressGrantRequest } from "../api/wire.ts";
+import { GrantedEgress } from "./granted_egress.ts";
 import { collectChange } from "./collect.ts";
 import { collectData, type DataWork, stageData } from "./database_stages.ts";
 import { allowedOutcome, endingOf, failureIn, limitMet, TaskEnding, timeoutEnding, waitForEnd } from "./endings.ts";
@@ -51,6 +53,7 @@ export class TaskWork {
   readonly #known: Known;
   #lease: GatewayLease | undefined;
   #egress: TaskEgress | undefined;
+  #granted: GrantedEgress | undefined;
   #forks: ForkedDatabase[] = [];
   #decided = false;
   #interim_rows = 0;
@@ -107,6 +110,17 @@ export class TaskWork {
 
   refusedEgress(): RefusedEgress {
     return this.#egress === undefined ? [] : refusedBy(this.#egress.decisions());
+  }
+
+  /** Hosts that were opened to it so far, with how often each was used. */
+  egressGrants(): EgressGrants {
+    return this.#granted?.list() ?? [];
+  }
+
+  async grantEgress(request: EgressGrantRequest, by?: Decider): Promise<void> {
+    if (this.#granted !== undefined && !this.#decided) return await this.#granted.grant(request, by);
+    const when = this.#granted === undefined ? "its setup has not begun" : "its agent has ended";
+    throw new TaskdError("wrong_state", `Cannot grant the task ${this.task.id} a host: ${when}`);
   }
 
   get #signal(): AbortSignal {
@@ -173,10 +187,11 @@ export class TaskWork {
   }
 
   async #setUp(staged: StagedRepository): Promise<SetupResult | undefined> {
-    const { proxy, setup, resolved } = this.#deps;
+    const { proxy, setup, resolved, clock } = this.#deps;
     const { profile, url, extra } = this.#plan;
     const { id, record } = this.task;
     this.#egress = proxy.admit({ task_id: id, extra });
+    this.#granted = new GrantedEgress({ task: this.task, egress: this.#egress, clock });
     if (profile === undefined) return undefined;
     await this.#to({ from: "staging", to: "setting_up" });
     const transcript = new Transcript(this.task);
@@ -309,6 +324,8 @@ export class TaskWork {
   async #collect(staged: StagedRepository): Promise<Move> {
     await this.#to({ from: "running", to: "collecting" });
     if (this.#forks.length > 0) this.#known.databases = await collectData(this.#deps, this.#dataWork());
+    const grants = this.egressGrants();
+    if (grants.length > 0) this.#known.egress_grants = grants;
     const gate = await collectChange(this.#deps, {
       task: this.task,
       url: this.#plan.url,
@@ -351,9 +368,10 @@ export class TaskWork {
     const { log, resolved } = this.#deps;
     const steps: [string, () => Promise<unknown>][] = [
       ["release the dependency cache", () => setup?.release() ?? Promise.resolve()],
-      ["note refused egress", async () => {
+      ["note what egress came to", async () => {
         const refused = this.refusedEgress();
         this.#egress?.end();
+        await this.#granted?.close();
         if (refused.length > 0) await this.#evidence("refused_egress", refused);
       }],
       ["write the brief", async () => {

@@ -5,7 +5,13 @@
 
 import * as v from "valibot";
 import { PUSHED, type Pushed } from "../task/stages.ts";
-import { REFUSED_EGRESS, type RefusedEgress, type TaskRecord } from "../task/schema.ts";
+import {
+  EGRESS_GRANTS,
+  type EgressGrants,
+  REFUSED_EGRESS,
+  type RefusedEgress,
+  type TaskRecord,
+} from "../task/schema.ts";
 import { OID, SHA256 } from "../task/value_schemas.ts";
 
 const STAGED_SCHEMA = v.object({ base_commit: OID, base_branch: v.exactOptional(v.string()) });
@@ -51,6 +57,11 @@ export function isUnbound(record: TaskRecord): boolean {
 /** Names that the egress proxy refused, as they stood when the agent ended. */
 export function refusedOf(record: TaskRecord): RefusedEgress {
   return read(REFUSED_EGRESS, record.evidence.refused_egress) ?? [];
+}
+
+/** Hosts that a person opened to it while it ran. */
+export function grantsOf(record: TaskRecord): EgressGrants {
+  return read(EGRESS_GRANTS, record.evidence.egress_grants) ?? [];
 }
 
 function read<T>(schema: v.GenericSchema<unknown, T>, value: unknown): T | undefined {

@@ -9,16 +9,23 @@ import { type PendingTask, taskLinks, type TaskView } from "../api/wire.ts";
 import { fsyncDirectory } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { gateExpiresIn } from "../task/approval.ts";
-import { type RefusedEgress, type SpendFigures, type TaskRecord, TRUST_BRIEF } from "../task/schema.ts";
+import {
+  type EgressGrants,
+  type RefusedEgress,
+  type SpendFigures,
+  type TaskRecord,
+  TRUST_BRIEF,
+} from "../task/schema.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { readBytes } from "./kept_files.ts";
-import { changeOf, refusedOf } from "./trace_evidence.ts";
+import { changeOf, grantsOf, refusedOf } from "./trace_evidence.ts";
 import { auditPaths } from "./task_paths.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 
 export interface LiveTask {
   spend: SpendFigures | undefined;
   refused_egress: RefusedEgress;
+  egress_grants: EgressGrants;
 }
 
 /** A whole record, with what `liveOf` returns once it has been read; throws `not_found` or `corrupt`. */
@@ -26,6 +33,7 @@ export async function taskView(tasks: TaskStore, id: string, liveOf: () => LiveT
   const verdict = await tasks.verify(id);
   const record = await tasks.load(id);
   const live = liveOf();
+  const grants = live?.egress_grants ?? grantsOf(record);
   return {
     ...record,
     ...(live?.spend === undefined ? {} : { live: live.spend }),
@@ -33,6 +41,7 @@ export async function taskView(tasks: TaskStore, id: string, liveOf: () => LiveT
       ? { intact: true, rows: verdict.head.seq }
       : { intact: false, fault: `row ${verdict.fault.seq} is ${verdict.fault.problem}: ${verdict.fault.detail}` },
     refused_egress: live?.refused_egress ?? refusedOf(record),
+    ...(grants.length === 0 ? {} : { egress_grants: grants }),
     links: taskLinks(id),
   };
 }

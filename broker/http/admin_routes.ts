@@ -3,7 +3,14 @@
  */
 
 import * as v from "valibot";
-import type { APPROVE_REQUEST, PRUNE_REQUEST, PUSH_REQUEST, REASON_REQUEST, StatsView } from "../api/wire.ts";
+import type {
+  APPROVE_REQUEST,
+  EGRESS_GRANT_REQUEST,
+  PRUNE_REQUEST,
+  PUSH_REQUEST,
+  REASON_REQUEST,
+  StatsView,
+} from "../api/wire.ts";
 import { computeStats } from "../task/stats.ts";
 import type { Decider } from "../task/stages.ts";
 import { COMMAND_LINE } from "../api/socket_host.ts";
@@ -61,6 +68,12 @@ export async function kill(call: Call, body: ReadBody<typeof REASON_REQUEST>): P
   const id = call.task();
   const { reason } = await body();
   await call.engine.kill(id, reason, decider(call));
+  return nothing();
+}
+
+export async function grantEgress(call: Call, body: ReadBody<typeof EGRESS_GRANT_REQUEST>): Promise<Response> {
+  const id = call.task();
+  await call.engine.grantEgress(id, await body(), decider(call));
   return nothing();
 }
 

@@ -129,6 +129,13 @@ export const ROUTES: readonly HttpRoute[] = [
     doc: "Ends a task in any stage before its push, or gives up an approved change that waits to land",
     ...takes(wire.REASON_REQUEST, admin.kill, { optional: true }),
   }),
+  post("/admin/tasks/<id>/egress", {
+    answer: { status: 204 },
+    doc:
+      "Opens `host` and `port` to a running task beside the egress list, for `for_ms` milliseconds and, where it is " +
+      "given, for `uses` connections or plain requests",
+    ...takes(wire.EGRESS_GRANT_REQUEST, admin.grantEgress),
+  }),
   post("/admin/prune", {
     answer: { status: 200, schema: wire.PRUNED },
     doc: "Removes the records of tasks that ended before a time, and the mirrors of repositories not used since",

@@ -21,7 +21,7 @@ import { YamlFile } from "./yaml_file.ts";
 export type SettingSource = "default" | "config.yaml" | `env:${string}`;
 
 /** The row of `policy explain` for the egress list: its path, and what it allows. */
-const EGRESS_FIELD = "egress_config";
+export const EGRESS_FIELD = "egress_config";
 
 export const EGRESS_VARIABLE = "EGRESS_CONFIG";
 export const RUNTIME_DIR_VARIABLE = "XDG_RUNTIME_DIR";

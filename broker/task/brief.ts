@@ -12,8 +12,9 @@ import { definitionLines, otherPagesText, rowText, tableNotes, valueText } from 
 import type { DiffFacts } from "../git/diff_facts.ts";
 import { diffFiles } from "../git/file_change.ts";
 import type { PolicyVerdict } from "../git/diff_policy.ts";
-import type { BriefDiff, BriefFlag, SetupEvidence, SpendFigures, TrustBrief } from "./schema.ts";
+import type { BriefDiff, BriefFlag, EgressGrants, SetupEvidence, SpendFigures, TrustBrief } from "./schema.ts";
 import type { BriefCheck, BriefDatabase, CheckAnswer } from "./database_schema.ts";
+import { grantText } from "./granted.ts";
 import { answerLines, briefTables, rowCount, spreadLines } from "./seen.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 import { plural } from "../../lib/text/plural.ts";
@@ -43,6 +44,8 @@ export interface BriefInput {
   setup?: SetupEvidence;
   /** Absent when the task has no databases. */
   databases?: BriefDatabase[];
+  /** Absent when no person opened hosts to it while it ran. */
+  egress_grants?: EgressGrants;
 }
 
 export const DATABASE = "database";
@@ -117,6 +120,7 @@ export function buildBrief(input: BriefInput): TrustBrief {
     violations: verdict?.blocked ?? [],
     setup: setup ?? null,
     ...(input.databases === undefined ? {} : { databases: input.databases }),
+    ...(input.egress_grants === undefined ? {} : { egress_grants: input.egress_grants }),
     missing_evidence: GAPS.flatMap((gap) => gap(input) ?? []),
   };
 }
@@ -263,10 +267,16 @@ export function renderBrief(brief: TrustBrief): string {
       )
     ),
     ...(brief.databases ?? []).flatMap(databaseLines),
+    ...(brief.egress_grants === undefined ? [] : grantLines(brief.egress_grants)),
     ...brief.setup === null ? [] : setupLines(brief.setup),
     ...section("not established:", brief.missing_evidence),
     "",
   ].join("\n");
+}
+
+/** Hosts that a person opened beside the egress list. */
+export function grantLines(grants: EgressGrants): string[] {
+  return section("allowed by a person:", grants.map((grant) => `${grant.target}  ${grantText(grant)}`));
 }
 
 /** A heading and its lines; `count` is how many there are in all. */

@@ -187,6 +187,21 @@ export const REFUSED_EGRESS = v.array(
 );
 export type RefusedEgress = v.InferOutput<typeof REFUSED_EGRESS>;
 
+/** Hosts that a person opened to a task while it ran, beside the egress list, the first one first. */
+export const EGRESS_GRANTS = v.array(v.strictObject({
+  /** `host:port`. */
+  target: WORD,
+  at: TIME,
+  /** Milliseconds from then on. */
+  for_ms: COUNT,
+  /** The most uses; absent when there is no bound. */
+  uses: v.exactOptional(COUNT),
+  /** Connections and plain requests that it let through, as they stood when the row was written. */
+  used: COUNT,
+  by: v.exactOptional(DECIDER),
+}));
+export type EgressGrants = v.InferOutput<typeof EGRESS_GRANTS>;
+
 const { id, repo, agent, model, retry_of, ci_attempt, queue_id, created_at, updated_at, claimed_usd, reason } =
   TASK_RECORD.entries;
 const { usd, requests, unmetered_requests, priced } = SPEND.entries;
@@ -309,6 +324,8 @@ export const TRUST_BRIEF = v.strictObject({
   setup: v.nullable(SETUP_EVIDENCE),
   /** Absent when the task has no databases. */
   databases: v.exactOptional(v.array(BRIEF_DATABASE)),
+  /** Present when a person opened hosts to it while it ran. */
+  egress_grants: v.exactOptional(EGRESS_GRANTS),
   /** What could not be established, one sentence each. */
   missing_evidence: v.array(v.string()),
 });

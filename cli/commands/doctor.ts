@@ -2,8 +2,7 @@
 
 import { LANES, laneText } from "../../broker/agents.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
-import { type CheckStatus, type HostCheck, worst } from "../setup/check.ts";
-import type { FoundStore } from "../setup/_broker_checks.ts";
+import { type CheckStatus, type FoundStore, type HostCheck, worst } from "../setup/check.ts";
 import { examine } from "../setup/doctor.ts";
 import { untestedVersion } from "../../broker/sandbox/tested_versions.ts";
 import { connect } from "../../lib/client/client.ts";

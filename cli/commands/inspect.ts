@@ -1,6 +1,6 @@
 /** The command `taskd inspect`. */
 
-import { renderBrief } from "../../broker/task/brief.ts";
+import { grantLines, renderBrief } from "../../broker/task/brief.ts";
 import { requestOf, type TrustBrief } from "../../broker/task/schema.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView, Verification } from "../../broker/api/wire.ts";
@@ -47,6 +47,7 @@ export async function render({ task, brief, verification }: InspectResult): Prom
     await recordText(task),
     ["instruction:", ...task.instruction.split("\n").map((line) => `  ${sanitizeLine(line)}`)].join("\n"),
     brief === null ? "Nothing was established yet: there is no brief" : renderBrief(brief).trimEnd(),
+    ...(task.egress_grants === undefined || brief?.egress_grants ? [] : [grantLines(task.egress_grants).join("\n")]),
     ...refusedSection(task),
     ...(next.length === 0 ? [] : [`Next: ${next.join(" or ")}`]),
   ];

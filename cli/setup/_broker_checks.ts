@@ -6,16 +6,8 @@
 import { compareWithLive, verdictLine } from "../../broker/settings/explain.ts";
 import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import type { ResolvedSettings } from "../../broker/settings/load.ts";
-import type { SessionInfo } from "../../lib/protocol/messages.ts";
-import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
-import { fail, type HostCheck, ok, warn } from "./check.ts";
+import { fail, type FoundStore, type HostCheck, ok, warn } from "./check.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
-
-/** The daemon of the branch store, as it answered. */
-export interface FoundStore {
-  info: DaemonInfo;
-  sessions: readonly SessionInfo[];
-}
 
 /** The broker, and whether it is in sync; `live` are the settings that it answered with. */
 export function checkBroker(

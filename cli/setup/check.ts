@@ -4,6 +4,8 @@
  * A check never fails the command: an error of it is its result, with what to do.
  */
 
+import type { SessionInfo } from "../../lib/protocol/messages.ts";
+import type { DaemonInfo } from "../../lib/store/daemon_lock.ts";
 import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
@@ -17,6 +19,12 @@ export interface HostCheck {
   detail: string;
   /** What to do about it; absent when all is well. */
   remedy?: string;
+}
+
+/** The daemon of the branch store, as it answered. */
+export interface FoundStore {
+  info: DaemonInfo;
+  sessions: readonly SessionInfo[];
 }
 
 export function ok(name: string, detail: string): HostCheck {

@@ -5,7 +5,9 @@
 
 import type { RuntimeName } from "../../broker/settings/settings.ts";
 import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
-import { unionOf } from "../plan/permissions.ts";
+import { parentOf } from "../../lib/real_path.ts";
+import { type PermissionSet, unionOf } from "../plan/permissions.ts";
+import { hostOf, type Plan } from "../plan/plan.ts";
 import {
   askNeeds,
   brokerServes,
@@ -18,10 +20,17 @@ import {
   stopNeeds,
 } from "./_broker_needs.ts";
 import { ASKS_BROKER, atHome, commands, duration, file, off, on, text } from "./_row.ts";
-import { AGENT_NAMES } from "./broker_shared.ts";
+import { AGENT_NAMES, EGRESS_HOST } from "./broker_shared.ts";
 
 /** Values of the setting `runtime`; repeated here, because this table is loaded by every call. */
 export const RUNTIME_NAMES: readonly RuntimeName[] = ["auto", "podman", "docker", "container", "deno"];
+
+/** The egress list, which is replaced as a whole. */
+function egressNeeds(plan: Plan): PermissionSet {
+  const { directory, egress_list } = hostOf(plan);
+  const folders = [directory, ...(egress_list === undefined ? [] : [parentOf(egress_list)])];
+  return unionOf(settingsNeeds(plan), { read: folders, write: folders });
+}
 
 const MANAGERS: readonly FlagSpec[] = [
   on("systemd", "For systemd; the default on Linux"),
@@ -155,6 +164,26 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
       { words: "policy explain --json", why: "Both resolutions, and whether they agree" },
     ],
     ...atHome("required", (plan) => unionOf(settingsNeeds(plan), askNeeds(plan))),
+  },
+  {
+    name: "egress suggest",
+    summary: "Show what sandboxes were refused because the egress list does not have it",
+    details:
+      "Counts the names in the proxy's log, without those that are listed by now. Tasks chose these names: allow what " +
+      "you know, not what is asked for most.",
+    flags: [text("since WHEN", "Only what was refused since: 7d, 12h, 2026-01-31")],
+    examples: [{ words: "egress suggest --since 7d", why: "The last week, what most tasks asked for first" }],
+    ...atHome("required", (plan) => unionOf(settingsNeeds(plan), { read: hostOf(plan).roots })),
+  },
+  {
+    name: "egress allow",
+    summary: "Add a host to the egress list",
+    details: "Changes egress.yaml and nothing else in it. It takes effect on start; a task that runs can be given a " +
+      "grant of its own.",
+    positionals: [EGRESS_HOST],
+    examples: [{ words: "egress allow registry.example.com", why: "Port 443, where none is given" }],
+    output: "note",
+    ...atHome("required", egressNeeds),
   },
   {
     name: "redteam",

@@ -10,6 +10,13 @@ export const STAGE_NAMES: readonly string[] =
   "admission staging setting_up running collecting awaiting_approval pushing push_failed data_waits awaiting_ci done"
     .split(" ");
 
+/** A host that sandboxes may reach. */
+export const EGRESS_HOST: PositionalSpec = {
+  name: "host",
+  kind: "word",
+  help: "host:port; port 443 where none is given",
+};
+
 /** The agents, by both of their names. */
 export const AGENT_NAMES: readonly string[] = "agent_a agent_b agent_c agent_d claude codex gemini opencode"
   .split(" ");

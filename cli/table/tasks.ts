@@ -8,7 +8,7 @@ import { unionOf } from "../plan/permissions.ts";
 import { brokerOf, type Plan } from "../plan/plan.ts";
 import { askNeeds, fileNeeds } from "./_broker_needs.ts";
 import { ASKS_BROKER, atHome, commands, duration, file, integer, off, on, text } from "./_row.ts";
-import { STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./broker_shared.ts";
+import { EGRESS_HOST, STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./broker_shared.ts";
 
 /** How submit and retry go on after the task is accepted. */
 const FOLLOWING: readonly FlagSpec[] = [
@@ -248,6 +248,22 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       { words: "stats --json", why: "For programs; with the global ceiling as global_ceiling" },
     ],
     ...atHome("required", statsNeeds),
+  },
+  {
+    name: "egress grant",
+    summary: "Let one running task reach another host for a while",
+    details:
+      "Beside the egress list, for this task alone. A use is a connection, or a request of plain HTTP, that the grant " +
+      "lets through, whatever comes of it. When the time is over its connections are closed. Who granted what, and how " +
+      "often it was used, is in the task's trace and at its gate.",
+    positionals: [TASK, EGRESS_HOST],
+    flags: [
+      duration("for", "For how long, at most a day", { default: "1h" }),
+      integer("uses N", "For so many uses at most", { minimum: 1 }),
+    ],
+    examples: [{ words: "egress grant 7b21 registry.example.com --for 10m --uses 3", why: "Port 443, three times" }],
+    output: "note",
+    ...ASKS_BROKER,
   },
   {
     name: "queue add",

@@ -52,6 +52,8 @@ export function naiveProxy(_address: unknown, options: EgressProxyOptions): Retu
       url: "",
       decisions: () => [],
       dropped: () => 0,
+      grant: () => {},
+      grantUses: () => [],
       end: () => {},
     }),
     close: () => server[Symbol.asyncDispose](),

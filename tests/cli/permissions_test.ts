@@ -176,6 +176,8 @@ const HOME: Record<string, { inside: string[]; outside?: string[] }> = {
   "service print": { inside: READS },
   "service install": { inside: READS },
   "service uninstall": { inside: READS },
+  "egress suggest": { inside: READS },
+  "egress allow": { inside: [...READS, "write the store"] },
   "policy explain": { inside: [...READS, ...SOCKET] },
 };
 
@@ -193,7 +195,8 @@ async function probeHome(command: CommandSpec): Promise<ProbeReport> {
     await Deno.writeTextFile(`${home}/.taskd/config.yaml`, "runtime: deno\n", { mode: 0o600 });
     using _socket = Deno.listen({ transport: "unix", path: `${home}/.taskd/taskd.sock` });
     using _other = Deno.listen({ transport: "unix", path: `${home}/other.sock` });
-    const flags = command.name === "setup" ? ["--yes", "--no-build-images"] : [];
+    const words: Record<string, string[]> = { setup: ["--yes", "--no-build-images"], "egress allow": ["example.com"] };
+    const flags = words[command.name] ?? [];
     const main = new URL("./support/probe_main.ts", import.meta.url).pathname;
     const args = ["run", ...launchFlags(), main, "--json", ...command.name.split(" "), ...flags];
     const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {

@@ -35,6 +35,7 @@ const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "broker/databases/": "copies of databases that a sandbox had, which no connection of this process has open",
   "broker/git/history.ts": "the list of commits whose parents a staged repository leaves out, no database",
   "broker/git/mirrors.ts": "locks and packs of mirrors, no database",
+  "broker/egress/refused_names.ts": "the log of the proxy, no database",
   "broker/engine/kept_files.ts": "diffs and briefs of tasks, none of them a database",
   "cli/redteam/": "hostile trees and records in a scratch folder of its own, none of them a database",
   "broker/engine/queue/": "items of the queue, none of them a database",

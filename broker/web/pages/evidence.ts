@@ -3,6 +3,7 @@
  */
 
 import type { TaskView } from "../../api/wire.ts";
+import { grantText } from "../../task/granted.ts";
 import type { CommandEvidence, TrustBrief } from "../../task/schema.ts";
 import { el, type PageElement } from "./dom.ts";
 import { counted, duration } from "./format.ts";
@@ -35,6 +36,7 @@ export function findings(task: TaskView, brief: TrustBrief | undefined): PageEle
   return el(
     "div.evidence",
     (task.stage === "done" || task.stage === "awaiting_approval") && missing(brief),
+    grantedEgress(task),
     refusedEgress(task),
     setup(brief),
   );
@@ -48,6 +50,19 @@ function missing(brief: TrustBrief | undefined): PageElement | false {
       { class: "missing" },
       el("ul", ...gaps.map((gap) => el("li", ...shownLine(gap)))),
     );
+}
+
+function grantedEgress({ egress_grants = [] }: TaskView): PageElement | false {
+  return egress_grants.length > 0 && section(
+    "Connections that a person allowed",
+    {},
+    el(
+      "ul.granted",
+      ...egress_grants.map((grant) =>
+        el("li", el("code", ...shownLine(grant.target)), el("span", ...shownLine(grantText(grant))))
+      ),
+    ),
+  );
 }
 
 function refusedEgress({ refused_egress }: TaskView): PageElement | false {

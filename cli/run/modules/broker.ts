@@ -14,6 +14,7 @@ const MODULES: Readonly<Record<string, () => Promise<BrokerModule>>> = {
   ...exportsOf(() => import("../../commands/gate.ts"), ["review", "approve"]),
   ...exportsOf(() => import("../../commands/task_ends.ts"), ["deny", "kill", "prune"]),
   ...exportsOf(() => import("../../commands/queue.ts"), ["add", "list", "cancel"], "queue"),
+  ...exportsOf(() => import("../../commands/egress.ts"), ["grant"], "egress"),
 };
 
 export const loadForBroker: Load = async ({ name }) => {

@@ -15,6 +15,7 @@ const MODULES: Readonly<Record<string, () => Promise<LocalModule>>> = {
   ...exportsOf(() => import("../../commands/stop.ts"), ["stop"]),
   ...exportsOf(() => import("../../commands/service.ts"), ["print", "install", "uninstall"], "service"),
   "policy explain": () => import("../../commands/policy_explain.ts"),
+  ...exportsOf(() => import("../../commands/egress.ts"), ["suggest", "allow"], "egress"),
   demo: () => import("../../commands/demo.ts"),
   redteam: () => import("../../commands/redteam.ts"),
 };

@@ -278,6 +278,23 @@ Deno.test("denying and ending take a reason, or no body at all", () =>
     assertEquals(await codeOf(client.kill(killed.id)), "wrong_state");
   }));
 
+Deno.test("a host is granted to a running task by an operator, within bounds", () =>
+  withBroker(async (broker) => {
+    const { client, engine } = broker;
+    const { id } = await broker.runningTask();
+    const grant = { host: "api.example.com", port: 443, for_ms: 60_000 };
+    await client.grantEgress(id.slice(0, 8), { ...grant, uses: 3 });
+    const [name, of, request, by] = engine.asked.at(-1) as unknown[];
+    assertEquals([name, of, request], ["grantEgress", id, { ...grant, uses: 3 }]);
+    assertEquals((by as Decider).via, "socket");
+    for (
+      const wrong of [{ port: 0 }, { port: 65_536 }, { for_ms: 0 }, { for_ms: 86_400_001 }, { uses: 0 }, { host: "" }]
+    ) {
+      assertEquals(await codeOf(client.grantEgress(id, { ...grant, ...wrong })), "invalid_request");
+    }
+    assertEquals(await codeOf(client.grantEgress((await broker.taskAtGate()).id, grant)), "wrong_state");
+  }));
+
 Deno.test("another round is for a change that waits to land", () =>
   withBroker(async (broker) => {
     const { client, engine } = broker;

@@ -11,6 +11,7 @@ import {
   type CeilingView,
   type DatabaseDiffQuery,
   type DatabaseRows,
+  type EgressGrantRequest,
   type Health,
   type PendingTask,
   type Pruned,
@@ -172,6 +173,12 @@ export class SmallEngine implements BrokerEngine {
     const task = this.#task(id);
     if (task.record.stage !== "running") throw new TaskdError("wrong_state", `It is in ${task.record.stage}`);
     await task.move({ from: "running", to: "done", outcome: "cancelled", reason, ...(by && { by }) });
+  }
+
+  // deno-lint-ignore require-await
+  async grantEgress(id: string, request: EgressGrantRequest, by?: Decider): Promise<void> {
+    this.#note("grantEgress", id, request, by);
+    if (this.#task(id).record.stage !== "running") throw new TaskdError("wrong_state", "It does not run");
   }
 
   #task(id: string): Task {

@@ -60,9 +60,10 @@ Deno.test("a gate that a killed broker did not come to announce is announced by 
     const { id } = await bench.submit();
     await bench.reaches(id, "awaiting_approval");
     await until(() => calls().length === 1);
-    await bench.broker.stop();
     // As a broker leaves it that was killed after the task had come to the gate.
-    await Deno.remove(`${bench.home}/.taskd/stage/${id}/announced`);
+    const { diff_sha256 } = (await bench.engine.view(id)).gate!;
+    await Deno.remove(`${bench.home}/.taskd/stage/${id}/announced.${diff_sha256}`);
+    await bench.broker.stop();
     await bench.serve();
     await until(() => calls().length === 2);
     assert(calls().every((args) => args.at(-1)!.endsWith(`(${id.slice(0, 8)})`)));

@@ -10,6 +10,7 @@ import {
   type CeilingView,
   type DatabaseDiffQuery,
   type DatabaseRows,
+  type EgressGrantRequest,
   type PendingTask,
   type QueueItemView,
   taskLinks,
@@ -52,6 +53,7 @@ export class ScriptedEngine implements BrokerEngine {
   /** Tasks whose verification fails. */
   readonly altered = new Set<string>();
   readonly approvals: { id: string; diff_sha256: string; acknowledge: readonly string[] }[] = [];
+  readonly granted: (string | number | undefined)[][] = [];
   readonly ended: { id: string; how: "deny" | "kill"; reason: string }[] = [];
   readonly diffs = new Map<string, string>();
   readonly briefs = new Map<string, TrustBrief>();
@@ -203,6 +205,11 @@ export class ScriptedEngine implements BrokerEngine {
     }
     if (!this.settling.has(id)) await task.move({ from: stage, to: "done", outcome: "cancelled", reason });
     this.ended.push({ id, how: "kill", reason });
+  }
+
+  grantEgress(id: string, { host, port, for_ms, uses }: EgressGrantRequest): Promise<void> {
+    this.granted.push([id, `${host}:${port}`, for_ms, uses]);
+    return Promise.resolve();
   }
 
   prune({ before_ms, dry_run }: { before_ms: number; dry_run: boolean }): ReturnType<BrokerEngine["prune"]> {
