@@ -37,6 +37,7 @@ export async function startDetached(args: Args, io: Io, log_file: string): Promi
     log_file,
     "--timeout",
     `${args.numberOf("timeout")}ms`,
+    ...(["drain", "now"] as const).filter((flag) => args.on(flag)).map((flag) => `--${flag}`),
     ...(named === undefined ? [] : ["--socket", named]),
   ]);
   const child = new Deno.Command(program, {

@@ -7,11 +7,15 @@ import { preflight } from "../setup/preflight.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { startDetached, type StartResult } from "./_detached.ts";
+import { settleFound } from "./_running_tasks.ts";
 import { environment, findOptions, livePolicy, terminating } from "./_environment.ts";
 
 export async function run(args: Args, io: Io): Promise<StartResult | undefined> {
   const log_file = args.text("log-file");
-  if (args.on("detach")) return await startDetached(args, io, log_file ?? `${args.host.directory}/broker.log`);
+  if (args.on("detach")) {
+    await settleFound(await findBroker(findOptions(args)), args, io);
+    return await startDetached(args, io, log_file ?? `${args.host.directory}/broker.log`);
+  }
   using log = log_file === undefined ? undefined : openLogFile(log_file);
   const env = ownEnvironment(args);
   const replaced_pid = await replace(args, io, env);
@@ -53,6 +57,7 @@ async function replace(args: Args, io: Io, env: ReturnType<typeof environment>):
   const live = found.state === "serving" ? await livePolicy(found.socket, io.signal) : null;
   await preflight({ home: args.broker.home, env, deno_path: args.host.deno, live, signal: io.signal });
   if (found.state === "none") return undefined;
+  await settleFound(found, args, io);
   return await stopBroker({
     ...options,
     terminate: terminating(args, io.signal),

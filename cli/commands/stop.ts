@@ -1,14 +1,17 @@
 /** The command `taskd stop`. */
 
-import { stopBroker } from "../../broker/client/lifecycle.ts";
+import { findBroker, stopBroker } from "../../broker/client/lifecycle.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { localCommand } from "../plan/command_module.ts";
+import { settleFound } from "./_running_tasks.ts";
 import { findOptions, terminating } from "./_environment.ts";
 
 export const stop = localCommand({
   async run(args, io) {
+    const options = findOptions(args);
+    await settleFound(await findBroker(options), args, io);
     const pid = await stopBroker({
-      ...findOptions(args),
+      ...options,
       terminate: terminating(args, io.signal),
       timeout_ms: args.numberOf("timeout"),
       signal: io.signal,

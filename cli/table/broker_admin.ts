@@ -32,6 +32,12 @@ function egressNeeds(plan: Plan): PermissionSet {
   return unionOf(settingsNeeds(plan), { read: folders, write: folders });
 }
 
+/** What becomes of tasks that run when their broker ends. */
+const RUNNING_TASKS: readonly FlagSpec[] = [
+  on("drain", "First wait until no task runs"),
+  on("now", "Ask nothing: tasks that run end with the broker"),
+];
+
 const MANAGERS: readonly FlagSpec[] = [
   on("systemd", "For systemd; the default on Linux"),
   on("launchd", "For launchd; the default on macOS"),
@@ -105,7 +111,8 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
     name: "start",
     summary: "Run the task broker",
     details: "It runs until Ctrl-C or SIGTERM. Run again, it replaces the running broker: so " +
-      "changed settings take effect. Settings that cannot be used leave the running broker as it is.",
+      "changed settings take effect. Settings that cannot be used leave the running broker as it is. Tasks that wait " +
+      "for approval wait on; those whose agents run would end with it: they are named, and at a terminal you are asked.",
     flags: [
       on("detach", "In the background; returns once the broker serves"),
       file(
@@ -113,6 +120,7 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
         "Log there, at most 16 MiB, and not to stderr; with --detach by default ~/.taskd/broker.log",
       ),
       duration("timeout", "How long the broker that is replaced may take to end", { default: "1m" }),
+      ...RUNNING_TASKS,
     ],
     examples: [
       { words: "start", why: "In the foreground" },
@@ -124,8 +132,10 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
   {
     name: "stop",
     summary: "Stop the task broker",
-    details: "It ends its sandboxes; tasks that wait for approval wait on, for the next start.",
-    flags: [duration("timeout", "How long it may take", { default: "1m" })],
+    details:
+      "It ends its sandboxes, and at a terminal asks before it ends tasks; those that wait for approval wait on, " +
+      "for the next start.",
+    flags: [duration("timeout", "How long it may take", { default: "1m" }), ...RUNNING_TASKS],
     examples: [{ words: "stop", why: "Returns once it has ended" }],
     output: "note",
     ...atHome("may_be_broken", stopNeeds),

@@ -4,16 +4,20 @@ import { BrokerClient } from "../../broker/client/client.ts";
 import { GitBench, plainGit } from "../broker/git/bench.ts";
 import { ModelServer } from "../support/model_server.ts";
 import { configure, makeBrokerPlace, startBroker } from "./support/broker_place.ts";
+import { textLines } from "../support/text_lines.ts";
 import { longTest } from "../support/long.ts";
 
 const SECRET = "sk-endpoint-0123456789abcdef";
 
 /** A place with settings that lead to a model of the test's own, and a repository. */
-async function makeWorkshop() {
+async function makeWorkshop(held: Promise<void> = Promise.resolve()) {
   const place = await makeBrokerPlace({ MY_ENDPOINT_KEY: SECRET });
   const git = await GitBench.start();
   const model = new ModelServer([
-    { calls: [["write", { path: "hello.txt", content: "hello\n" }]] },
+    async () => {
+      await held;
+      return { calls: [["write", { path: "hello.txt", content: "hello\n" }]] };
+    },
     { calls: [["finish", { summary: "done" }]] },
   ]);
   const config = `runtime: deno
@@ -36,6 +40,34 @@ compat:
     },
   };
 }
+
+Deno.test("stop names the tasks that would end, and with --drain waits for them", async () => {
+  const held = Promise.withResolvers<void>();
+  await using workshop = await makeWorkshop(held.promise);
+  const { place, git } = workshop;
+  await using broker = await startBroker(place);
+  const client = new BrokerClient({ socket: broker.hello.socket });
+  const { id } = await client.submit({ repo: git.origin, instruction: "Say hello" });
+  await reaches(client, id, "running");
+  const stopping = place.start("stop", "--drain");
+  const said = textLines(stopping.stderr);
+  assertEquals([(await said.next()).value, (await said.next()).value], [
+    "Waiting for 1 task to come to the gate or to end:",
+    `  ${id.slice(0, 12)}  running  ${git.origin}  Say hello`,
+  ]);
+  // It holds nothing up: the broker still serves.
+  assertEquals((await client.health()).running, 1);
+  held.resolve();
+  await said.return();
+  await stopping.stdout.cancel();
+  assertEquals((await stopping.status).code, 0);
+  assertEquals((await broker.ended()).code, 0);
+  await using next = await startBroker(place);
+  const again = new BrokerClient({ socket: next.hello.socket });
+  assertEquals((await again.task(id)).stage, "awaiting_approval");
+  await place.taskd("stop");
+  await next.ended();
+});
 
 /** Waits for a stage by the task's own events. */
 async function reaches(client: BrokerClient, id: string, stage: string): Promise<void> {
