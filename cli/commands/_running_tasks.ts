@@ -22,7 +22,7 @@ const INSTRUCTION_CHARS = 60;
 /** The stages whose work is lost with the broker. */
 const LOST = (Object.keys(STAGES) as Stage[]).filter((stage) => STAGES[stage].at_restart.kind === "fail");
 
-/** Whether running tasks may end with their broker, or are waited for; `undefined` asks, where somebody can be asked. */
+/** Whether running tasks may end with their broker, or are waited for; `undefined` asks, where a person can be. */
 export type Ending = "now" | "drain" | undefined;
 
 export function endingOf(args: Args): Ending {

@@ -41,13 +41,13 @@ Deno.test("a broker without running tasks ends unasked", async () => {
   assertEquals(await settled(undefined, [0], "drain"), { said: [], asked: [], left: 0, ms: 0 });
 });
 
-Deno.test("where nobody can be asked, tasks that run are named and end, as with --now", async () => {
+Deno.test("where a script stops it, tasks that run are named and end, as with --now", async () => {
   for (const ending of [undefined, "now"] as const) {
     assertEquals(await settled(ending, [2]), { said: ["These tasks end with the broker:"], asked: [], left: 0, ms: 0 });
   }
 });
 
-Deno.test("--drain waits until no task runs, and asks nobody", async () => {
+Deno.test("--drain waits until no task runs without a question", async () => {
   const said = ["Waiting for 2 tasks to come to the gate or to end:"];
   assertEquals(await settled("drain", [2, 2, 1, 0], "now"), { said, asked: [], left: 0, ms: 1_500 });
 });
