@@ -17,6 +17,7 @@ import { bar, sparkline } from "../text/chart.ts";
 import type { Io } from "../text/io.ts";
 import { textTable } from "../text/text_table.ts";
 import { plural } from "../../lib/text/plural.ts";
+import { reconcileBill, type Reconciliation, reconciliationText } from "./_bill_text.ts";
 
 /** How long the broker is waited for: everything else is there already. */
 const BROKER_DEADLINE_MS = 2_000;
@@ -25,6 +26,8 @@ const BAR_COLUMNS = 24;
 /** Figures of tasks, and the global ceiling; null when it cannot be known. */
 export interface StatsResult extends TaskStats {
   global_ceiling: CeilingView | null;
+  /** Present with --reconcile. */
+  reconciliation?: Reconciliation;
 }
 
 export async function run(args: Args, io: Io): Promise<StatsResult> {
@@ -43,7 +46,12 @@ export async function run(args: Args, io: Io): Promise<StatsResult> {
     else running.add(found);
   });
   const [global_ceiling] = await Promise.all([ceiling(asked, io.signal), reading]);
-  return { ...running.stats(damaged), global_ceiling };
+  const bill = args.text("reconcile");
+  return {
+    ...running.stats(damaged),
+    global_ceiling,
+    ...(bill === undefined ? {} : { reconciliation: await reconcileBill(args, bill) }),
+  };
 }
 
 async function ceiling(socket: string, signal: AbortSignal): Promise<CeilingView | null> {
@@ -72,6 +80,7 @@ export function parseSince(text: string, now_ms: number): number {
 }
 
 export async function render(result: StatsResult, io: Io): Promise<string> {
+  if (result.reconciliation !== undefined) return await reconciliationText(result.reconciliation, io);
   const charts = io.columns !== undefined;
   const sections = [await totals(result, charts)];
   if (result.groups !== undefined && result.groups.length > 0) {

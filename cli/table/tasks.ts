@@ -40,10 +40,13 @@ const REASON: PositionalSpec = { name: "reason", kind: "word", optional: true, h
 /** What tasks can be grouped by; a test compares it with the broker's own list. */
 export const GROUPING_NAMES: readonly string[] = ["agent", "vendor", "repo", "day"];
 
+/** Vendors as they are named; a test compares them with the broker's. */
+export const VENDOR_NAMES: readonly string[] = ["vendor_a", "vendor_b", "vendor_c", "compat"];
+
 /** The records of tasks, which are only read, and the broker, which may be stopped. */
 function statsNeeds(plan: Plan) {
-  const audit_root = brokerOf(plan).settings?.audit_root;
-  return unionOf(askNeeds(plan), { read: audit_root === undefined ? [] : [audit_root] });
+  const places = [brokerOf(plan).settings?.audit_root, plan.flags.reconcile];
+  return unionOf(askNeeds(plan), { read: places.filter((path) => typeof path === "string") });
 }
 
 /** Those that may read an instruction, or decisions, from a file. */
@@ -240,11 +243,16 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       "needs a running one.",
     flags: [
       text("since WHEN", "Only tasks started since: 7d, 12h, 2026-01-31"),
+      file("reconcile FILE", "Hold a vendor's bill, the CSV file of its console, against what was metered, day by day"),
+      text("vendor VENDOR", "With --reconcile, whose bill it is; by default that of all", { choices: VENDOR_NAMES }),
+      text("date-column NAME", "With --reconcile, the column with the day, where it has another name than usual"),
+      text("cost-column NAME", "With --reconcile, the column with the cost in US dollars, likewise"),
       text("by WHAT", `Also one row for each: ${GROUPING_NAMES.join(", ")}`, { choices: GROUPING_NAMES }),
     ],
     examples: [
       { words: "stats", why: "Everything there is a record of" },
       { words: "stats --since 7d --by repo", why: "The last week, the dearest repository first" },
+      { words: "stats --reconcile cost.csv --vendor vendor_a", why: "Whether the sum is what Anthropic billed" },
       { words: "stats --json", why: "For programs; with the global ceiling as global_ceiling" },
     ],
     ...atHome("required", statsNeeds),

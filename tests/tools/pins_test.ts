@@ -49,7 +49,7 @@ Deno.test("a package that is named outside deno.json has the version of its impo
 
 /** The packages that the project is to use, each for what it is made for. */
 const CHOSEN_PACKAGES: readonly string[] = [
-  ...["cli", "yaml", "http", "path", "fs", "assert", "crypto"].map((name) => `@std/${name}`),
+  ...["cli", "yaml", "http", "path", "fs", "assert", "crypto", "csv"].map((name) => `@std/${name}`),
   "@aws-sdk/client-s3",
   "picomatch",
 ];

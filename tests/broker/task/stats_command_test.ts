@@ -2,11 +2,12 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Admission } from "../../../broker/admission/admission.ts";
 import type { CeilingView } from "../../../broker/api/wire.ts";
 import { serveHttp } from "../../../broker/http/serve.ts";
+import { LANES } from "../../../broker/agents.ts";
 import { GROUPINGS } from "../../../broker/task/stats_schema.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { ceilingLines, parseSince, render, type StatsResult } from "../../../cli/commands/stats.ts";
 import { Io } from "../../../cli/text/io.ts";
-import { GROUPING_NAMES } from "../../../cli/table/tasks.ts";
+import { GROUPING_NAMES, VENDOR_NAMES } from "../../../cli/table/tasks.ts";
 import { ScriptedEngine } from "../../cli/support/broker.ts";
 import { makePlace } from "../../cli/support/taskd.ts";
 import { plantAuditDirectory } from "../../support/audit_dirs.ts";
@@ -68,6 +69,36 @@ Deno.test("a damaged trace and a hostile instruction change no figure and reach 
   const { stdout } = await place.taskd("stats", "--by", "repo");
   // deno-lint-ignore no-control-regex
   assert(!/[\u001b\u202e]/.test(stdout), JSON.stringify(stdout));
+});
+
+Deno.test("--reconcile holds a vendor's bill against what was metered, day by day", async () => {
+  await using place = await host();
+  await Deno.mkdir(place.audit_root, { mode: 0o700 });
+  const spent = (agent: string, ...usd: number[]) => {
+    const spends = usd.map((amount) => ({ type: "spend" as const, spend: { ...figures(amount), requests: 2 } }));
+    plantTrace(place.audit_root, [{ type: "created", task: someOrder(someId(), { agent }) }, ...spends]);
+  };
+  spent("agent_a", 0.25, 1.5);
+  spent("agent_a", 0.5);
+  spent("agent_b", 40);
+  const day = "2026-01-01";
+  const bill = `${place.base}/cost.csv`;
+  await Deno.writeTextFile(bill, `usage_date_utc,model,cost_usd\n2025-12-31,m,3\n${day},m,1.5\n${day},m,0.5\n`);
+  const { reconciliation } = await place.json(["stats", "--reconcile", bill, "--vendor", "vendor_a"]);
+  const { days, ...sums } = reconciliation as { days: { day: string }[] };
+  assertEquals(days.map((row) => row.day), ["2025-12-31", day]);
+  assertEquals(sums, { billed_usd: 5, metered_usd: 2, difference_usd: 3, unmetered_requests: 0, damaged: 0 });
+  const { stdout } = await place.taskd("stats", "--reconcile", bill, "--vendor", "vendor_a");
+  assertEquals(stdout.split("\n").slice(0, 4).map((line) => line.trim().split(/ {2,}/)), [
+    ["DAY", "BILLED", "METERED", "DIFFERENCE", "UNMETERED"],
+    ["2025-12-31", "$3.0000", "$0.0000", "$3.0000", "-"],
+    [day, "$2.0000", "$2.0000", "$0.0000", "-"],
+    ["total", "$5.0000", "$2.0000", "$3.0000", "-"],
+  ]);
+  await Deno.writeTextFile(bill, "a,b\n");
+  const refused = await place.taskd("stats", "--reconcile", bill);
+  assertEquals(refused.code, 1);
+  assertStringIncludes(refused.stderr, "Name it with --date-column; there are: a, b");
 });
 
 longTest("--since takes a duration or a date, and refuses anything else", async () => {
@@ -189,4 +220,6 @@ Deno.test("stats may read the records, speak to the broker's socket, and nothing
   });
 });
 
-Deno.test("the command table's groupings are the broker's", () => assertEquals(GROUPING_NAMES, [...GROUPINGS]));
+Deno.test("the command table's groupings and vendors are the broker's", () => {
+  assertEquals([GROUPING_NAMES, VENDOR_NAMES], [[...GROUPINGS], [...LANES]]);
+});
