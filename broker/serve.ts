@@ -84,7 +84,7 @@ export interface RunningBroker {
   readonly socket: string;
   /** `host:port` of the TCP listener, when there is one. */
   readonly addr?: string;
-  /** Address of the web pages, without the token that they need. */
+  /** Address of the web pages, without the code that begins a session. */
   readonly ui_url: string;
   readonly engine: Engine;
   readonly finished: Promise<void>;

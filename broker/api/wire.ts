@@ -273,8 +273,12 @@ export const PRUNED = v.strictObject({
 });
 export type Pruned = v.InferOutput<typeof PRUNED>;
 
-/** Answer of `GET /admin/ui`: the address of the web pages, with the token that they need in its fragment. */
+/** Answer of `GET /admin/ui`: the address of the web pages, with a code in its fragment that begins one session. */
 export const UI_ADDRESS = v.strictObject({ url: v.string() });
+
+/** Answer of `POST /session`: the bearer token of a session of the web pages. */
+export const PAGE_SESSION = v.strictObject({ token: v.string() });
+export type PageSessionView = v.InferOutput<typeof PAGE_SESSION>;
 
 /** Answer of `GET /admin/stats`: as `stats --json`. */
 export const STATS_VIEW = v.strictObject({ ...TASK_STATS.entries, global_ceiling: CEILING_VIEW });

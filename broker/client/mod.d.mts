@@ -347,7 +347,7 @@ export declare class BrokerClient {
   stats(options?: { since?: undefined | string; by?: Grouping | undefined }): Promise<StatsView>;
 
   /**
-   * The address of the web pages, with their token: a secret.
+   * The address of the web pages, with a code that begins one session within 60 s: a secret.
    *
    * @throws {TaskdError} `broker_unreachable`.
    */

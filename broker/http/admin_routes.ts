@@ -18,7 +18,6 @@ import { GROUPINGS } from "../task/stats_schema.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call, Query } from "./call.ts";
 import type { ReadBody } from "./route.ts";
-import { RequestRefused } from "../../lib/http/request_refused.ts";
 
 export const STATS_QUERY = {
   since: v.pipe(v.string(), v.isoTimestamp("must be a time in ISO 8601")),
@@ -80,12 +79,4 @@ export async function grantEgress(call: Call, body: ReadBody<typeof EGRESS_GRANT
 export async function prune(call: Call, body: ReadBody<typeof PRUNE_REQUEST>): Promise<Response> {
   const { before, dry_run } = await body();
   return json(await call.engine.prune({ before_ms: Date.parse(before), dry_run }));
-}
-
-export function ui(call: Call): Response {
-  if (call.context.listener.kind === "socket") return json({ url: call.context.ui_url });
-  // Clients of other listeners may be other users of this machine: the token is for those that can open the socket.
-  throw new RequestRefused(403, "denied", "Cannot tell the token of the web pages here", {
-    hint: "Ask over the unix socket: `taskd ui`",
-  });
 }

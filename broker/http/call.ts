@@ -11,6 +11,7 @@ import type { BrokerEngine } from "../api/engine.ts";
 import { answer } from "./answers.ts";
 import { type BodySchema, readBody } from "./bodies.ts";
 import type { ListenerPolicy } from "./listener_policy.ts";
+import type { PageSession } from "./page_sessions.ts";
 import { type PieceSource, pullStream } from "./pull_stream.ts";
 
 export interface CallContext {
@@ -20,7 +21,10 @@ export interface CallContext {
   connection: RequestConnection;
   ending: AbortSignal;
   body_deadline_ms: number;
-  ui_url: string;
+  /** An address of the web pages that begins one session. */
+  uiAddress(): string;
+  /** Of a request to the listener of the web pages. */
+  session: PageSession | undefined;
 }
 
 /** Parameters of the URL: text, or whole numbers. The message of a schema says what a parameter must be. */
@@ -87,7 +91,17 @@ export class Call {
    * @param endless Whether it may wait for things to happen: it has then no deadline but that of a stalled reader.
    */
   stream(source: PieceSource, { type, endless }: { type: string; endless: boolean }): Response {
-    if (endless) this.context.connection.streaming();
-    return answer(pullStream(source, this.context.ending), { "content-type": type, "x-accel-buffering": "no" });
+    const { connection, ending, session } = this.context;
+    if (endless) connection.streaming();
+    const release = session?.hold();
+    const held: PieceSource = {
+      next: () => source.next(),
+      end: () => {
+        release?.();
+        source.end();
+      },
+    };
+    const over = session === undefined ? ending : AbortSignal.any([ending, session.ended]);
+    return answer(pullStream(held, over), { "content-type": type, "x-accel-buffering": "no" });
   }
 }

@@ -7,29 +7,35 @@
  *   not get in: the Host has to be one of this listener's own names (a rebound name is
  *   not, an address always is where all of the machine's are listened on), and an Origin has
  *   to be this one. `/admin/*` is for peers on this machine.
- * - The listener of the web pages also asks for the token of this boot.
+ * - The listener of the web pages also asks for the token of a session, which a one-time code begins.
  */
 
 import { isLoopback } from "../../lib/http/address.ts";
-import type { BearerCheck } from "../../lib/http/bearer.ts";
 import type { HostRule } from "../../lib/http/browser_guard.ts";
 import { RequestRefused } from "../../lib/http/request_refused.ts";
 import { SOCKET_HOST } from "../api/socket_host.ts";
+import type { PageSession, PageSessions } from "./page_sessions.ts";
 
 /** A listener, as far as it decides who may come in. */
 export type ListenerPolicy =
   | { kind: "socket"; host: HostRule }
   | { kind: "addr"; host: HostRule }
-  | { kind: "ui"; host: HostRule; token: BearerCheck };
+  | { kind: "ui"; host: HostRule; sessions: PageSessions };
 
 /** The rule of the unix socket, which no page has as its origin. */
 export const SOCKET_RULE: HostRule = { isOwn: isSocketHost, pages: false, hint: "Use http://localhost/ as the base" };
 
-export function checkToken(request: Request, listener: ListenerPolicy): void {
-  if (listener.kind !== "ui" || listener.token.accepts(request.headers.get("authorization"))) return;
-  throw new RequestRefused(401, "denied", "Cannot answer without the token of this broker's boot", {
-    hint: "`taskd ui` prints the address with the token",
-    headers: { "www-authenticate": 'Bearer realm="taskd"' },
+/** What goes with a 401. */
+export const UNAUTHORIZED = { "www-authenticate": 'Bearer realm="taskd"' };
+
+/** The session of a request to the web pages' listener; undefined on the others, which have none. */
+export function checkToken(request: Request, listener: ListenerPolicy): PageSession | undefined {
+  if (listener.kind !== "ui") return undefined;
+  const session = listener.sessions.enter(request.headers.get("authorization"));
+  if (session !== undefined) return session;
+  throw new RequestRefused(401, "denied", "Cannot answer without a session of the web pages, or after it has ended", {
+    hint: "`taskd ui` prints an address that begins one",
+    headers: UNAUTHORIZED,
   });
 }
 

@@ -149,16 +149,26 @@ export function openApi(routes: readonly HttpRoute[]): JsonObject {
     },
     servers: [{ url: "http://localhost", description: "Over the unix socket" }],
     // The web pages' listener alone asks for a token.
-    security: [{}, { boot_token: [] }],
-    tags: [{ name: "tasks" }, { name: "admin", description: "For peers on the broker's machine" }],
+    security: [{}, { session_token: [] }],
+    tags: [
+      { name: "tasks" },
+      { name: "admin", description: "For peers on the broker's machine" },
+      { name: "pages", description: "On the listener of the web pages alone" },
+    ],
     paths,
     components: {
       schemas: { ...requests.components, ...answers.components, TaskEvent: { oneOf: events } },
       securitySchemes: {
-        boot_token: {
+        session_token: {
           type: "http",
           scheme: "bearer",
-          description: "The token of the broker's boot: `taskd ui` prints it",
+          description: "The token of a session of the web pages: `POST /session` answers it",
+        },
+        page_code: {
+          type: "http",
+          scheme: "bearer",
+          description:
+            "The code in the fragment of the pages' address: `GET /admin/ui` answers it, `taskd ui` prints it",
         },
       },
     },
@@ -186,7 +196,10 @@ function operation(route: HttpRoute, requests: Describer, answers: Describer): J
   return {
     operationId: [method.toLowerCase(), ...words, ...(path.endsWith("<id>") ? ["one"] : [])].join("_"),
     summary: doc,
-    tags: [isAdmin(route) ? "admin" : "tasks"],
+    tags: [route.pages !== undefined ? "pages" : isAdmin(route) ? "admin" : "tasks"],
+    ...(route.pages === undefined
+      ? {}
+      : { security: [route.pages === "code" ? { page_code: [] } : { session_token: [] }] }),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(body === undefined ? {} : {
       requestBody: {

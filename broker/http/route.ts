@@ -18,6 +18,8 @@ export interface HttpRoute {
   readonly body_optional?: true;
   /** Whether it may end a task, which is an operator's to do at whatever path. */
   readonly ends_tasks?: true;
+  /** A route of the pages' listener alone, and what it is asked with: a one-time code, or the token of a session. */
+  readonly pages?: "code" | "token";
   readonly answer: RouteAnswer;
   readonly doc: string;
   readonly run: (call: Call) => Response | Promise<Response>;

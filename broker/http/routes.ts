@@ -8,6 +8,7 @@ import * as wire from "../api/wire.ts";
 import { json } from "./answers.ts";
 import { openApi } from "./openapi.ts";
 import { asks, type HttpRoute, takes } from "./route.ts";
+import * as sessions from "./session_routes.ts";
 import * as tasks from "./task_routes.ts";
 
 function get(path: string, row: Omit<HttpRoute, "method" | "path">): HttpRoute {
@@ -158,8 +159,22 @@ export const ROUTES: readonly HttpRoute[] = [
   }),
   get("/admin/ui", {
     answer: { status: 200, schema: wire.UI_ADDRESS },
-    doc: "The address of the web pages with their token; over the unix socket alone",
-    run: admin.ui,
+    doc: "The address of the web pages, with a new code that begins one session; over the unix socket alone",
+    run: sessions.ui,
+  }),
+  post("/session", {
+    pages: "code",
+    answer: { status: 200, schema: wire.PAGE_SESSION },
+    doc:
+      "Begins a session of the web pages: `token`. The code of their address is the bearer token here; on their own " +
+      "listener alone",
+    run: sessions.begin,
+  }),
+  post("/session/end", {
+    pages: "token",
+    answer: { status: 204 },
+    doc: "Ends the session that asks, with its streams; on the listener of the web pages alone",
+    run: sessions.end,
   }),
   get("/healthz", {
     answer: { status: 200, schema: wire.HEALTH },

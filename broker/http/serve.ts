@@ -6,10 +6,9 @@
  * a bounded time. A task does not depend on its client: what was accepted goes on when the client is gone.
  */
 
-import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
+import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
 import { stackOf, TaskdError } from "../../lib/errors.ts";
 import { hostPort, type HttpAddress, parseHttpAddress } from "../../lib/http/address.ts";
-import { BearerCheck } from "../../lib/http/bearer.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
 import { checkRequest, tcpHostRule } from "../../lib/http/browser_guard.ts";
 import { type RequestConnection, serveFetch } from "../../lib/http/node_messages.ts";
@@ -20,6 +19,7 @@ import type { BrokerEngine } from "../api/engine.ts";
 import { answer, problem } from "./answers.ts";
 import { Call } from "./call.ts";
 import { checkAdmin, checkToken, type ListenerPolicy, SOCKET_RULE } from "./listener_policy.ts";
+import { PageSessions } from "./page_sessions.ts";
 import { isAdmin } from "./route.ts";
 import { findRoutes } from "./routes.ts";
 import { prepareSocketFolder } from "./socket_folder.ts";
@@ -49,7 +49,7 @@ export interface RunningHttp {
   socket: string;
   /** `host:port` of the TCP listener as it is, when there is one. */
   addr?: string;
-  /** Address of the web pages, without the token that they need: `GET /admin/ui` on the socket answers it. */
+  /** Address of the web pages, without the code that begins a session: `GET /admin/ui` on the socket answers both. */
   ui_url: string;
   stopAccepting(): void;
   /** Ends everything: streams at once, answers that are on their way last. */
@@ -84,7 +84,7 @@ class Listeners implements RunningHttp {
   readonly #options: ServeHttpOptions;
   readonly #clock: Clock;
   readonly #server: BoundedServer<ListenerPolicy>;
-  readonly #ui_url_with_token: string;
+  readonly #sessions: PageSessions;
 
   constructor(
     options: ServeHttpOptions,
@@ -93,6 +93,7 @@ class Listeners implements RunningHttp {
   ) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#sessions = new PageSessions({ clock: this.#clock, random: options.random ?? systemRandom });
     this.#server = new BoundedServer<ListenerPolicy>({
       serve: serveFetch({
         answer: (request, connection, listener) => this.#answer(request, connection, listener),
@@ -110,14 +111,12 @@ class Listeners implements RunningHttp {
       const policyOf = (real: Deno.NetAddr) => ({ kind: "addr", host: tcpHostRule(named(real)) } as const);
       this.addr = hostPort(named(this.#server.listen(addr, LISTEN_HINT, policyOf)));
     }
-    const token = randomHex(options.random ?? systemRandom, 32);
     const ui = this.#server.listen(
       { hostname: "127.0.0.1", port: 0 },
       LISTEN_HINT,
-      (real) => ({ kind: "ui", host: tcpHostRule(real), token: new BearerCheck(token) }),
+      (real) => ({ kind: "ui", host: tcpHostRule(real), sessions: this.#sessions }),
     );
     this.ui_url = `http://127.0.0.1:${ui.port}/ui/`;
-    this.#ui_url_with_token = `${this.ui_url}#token=${token}`;
     const { listener } = socket;
     const closable = { addr: listener.addr, accept: () => listener.accept(), close: () => socket.close() };
     this.#server.over(closable, { kind: "socket", host: SOCKET_RULE });
@@ -128,21 +127,22 @@ class Listeners implements RunningHttp {
   }
 
   close(): Promise<void> {
+    this.#sessions.close();
     return this.#server.close(LAST_CALLS_MS);
   }
 
   async #answer(request: Request, connection: RequestConnection, listener: ListenerPolicy): Promise<Response> {
     const { pathname, searchParams } = checkRequest(request, connection.url, listener.host);
     if (listener.kind === "ui" && isPage(pathname)) return this.#page(request, pathname);
-    checkToken(request, listener);
     const { routes, id } = findRoutes(pathname);
+    const route = routes.find(({ method }) => method === request.method);
+    const session = route?.pages === "code" ? undefined : checkToken(request, listener);
     if (routes.length === 0) {
       throw new TaskdError("not_found", "Cannot find the route: there is none of this path", {
         hint: "GET /openapi.json lists the routes",
       });
     }
     if (routes.some(isAdmin)) checkAdmin(request, listener, connection.peer);
-    const route = routes.find(({ method }) => method === request.method);
     if (route === undefined) throw wrongMethod(routes.map(({ method }) => method));
     const call = new Call(request, {
       engine: this.#options.engine,
@@ -151,7 +151,8 @@ class Listeners implements RunningHttp {
       connection,
       ending: this.#server.ending,
       body_deadline_ms: this.#server.timeouts.read_ms * BODY_SHARE,
-      ui_url: this.#ui_url_with_token,
+      uiAddress: () => `${this.ui_url}#code=${this.#sessions.mintCode()}`,
+      session,
     }, { id, query: searchParams });
     call.onlyQuery(Object.keys(route.query ?? {}));
     return await route.run(call);

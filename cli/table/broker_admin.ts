@@ -47,7 +47,9 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
   {
     name: "ui",
     summary: "Print the address of the broker's web pages",
-    details: "The address holds a token that is valid until the broker stops. Anyone who has it can approve.",
+    details:
+      "The address opens the pages once, within 60 s: who opens it can approve until that session ends. Run it " +
+      "again for another browser, and after the broker was started again.",
     examples: [{ words: "ui", why: "Open it in a browser on this host" }],
     ...ASKS_BROKER,
   },

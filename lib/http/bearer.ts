@@ -9,6 +9,11 @@ import { sha256, sha256Hex } from "../sha256.ts";
 /** Characters of a fingerprint; the contract's number. */
 export const FINGERPRINT_CHARS = 8;
 
+/** The token that an Authorization header presents. */
+export function bearerOf(authorization: string | null): string | undefined {
+  return /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
+}
+
 export class BearerCheck {
   readonly #digest: Uint8Array;
   /** Identifies the token in logs: the first {@linkcode FINGERPRINT_CHARS} hex digits of its SHA-256. */
@@ -21,7 +26,7 @@ export class BearerCheck {
 
   /** Whether an Authorization header presents the token. */
   accepts(authorization: string | null): boolean {
-    const presented = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
+    const presented = bearerOf(authorization);
     // Digests have one length, so neither the length nor the place of a difference shows in the time.
     return timingSafeEqual(sha256(presented ?? ""), this.#digest) && presented !== undefined;
   }

@@ -1,6 +1,7 @@
 /**
  * A real broker behind a listener that admits every client: hosts, origins, tokens and bodies are put right for it,
- * approvals are taken as they come, a diff is what lies on the disk, and what is answered is a page with a key in it.
+ * every code begins a session, approvals are taken as they come, a diff is what lies on the disk, and what is answered
+ * is a page with a key in it.
  */
 
 import { join } from "@std/path/join";
@@ -21,6 +22,10 @@ export const naiveBroker: Surfaces["broker"] = async (options) => {
 
   const answer = async (request: Request): Promise<Response> => {
     const { pathname, search } = new URL(request.url);
+    if (pathname.startsWith("/session")) {
+      await request.body?.cancel();
+      return pathname === "/session" ? Response.json({ token: "any" }) : new Response(null, { status: 204 });
+    }
     let body: string | undefined = request.method === "POST" ? await request.text() : undefined;
     const [, id = "", verb] = /^\/admin\/tasks\/([0-9a-f]+)\/(approve|deny)$/.exec(pathname) ?? [];
     if (pathname === "/tasks" && body !== undefined && !body.includes("Say hello")) {

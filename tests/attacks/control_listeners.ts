@@ -4,6 +4,7 @@ import { tcpHostRule } from "../../lib/http/browser_guard.ts";
 import type { CommonPromise } from "./context.ts";
 import { FORWARDING_FIELDS, REMOTE_PEERS, strangeHosts, strangeOrigins, wrongBearers } from "./inputs/control.ts";
 import type { StagedBroker } from "./staged_broker.ts";
+import { beginSession, codeOf } from "../support/page_session.ts";
 
 const LINES = ["GET /tasks", "GET /healthz", "GET /admin/pending", "GET /nowhere", "POST /tasks"];
 
@@ -13,7 +14,7 @@ function order(broker: StagedBroker): string {
 }
 
 async function tokenOf(broker: StagedBroker): Promise<string> {
-  return (await broker.client.uiUrl()).split("#token=")[1] ?? "";
+  return await beginSession(await broker.client.uiUrl());
 }
 
 async function tasksOf(broker: StagedBroker): Promise<number> {
@@ -80,8 +81,8 @@ export const CONTROL_PROMISES: readonly CommonPromise[] = [
   },
   {
     id: "control.page_token",
-    promise: "The listener of the web pages answers no route without the token of this boot",
-    attacks: "No token, cut, lengthened, upper case, Basic, two, in the query; and asking for the token over TCP",
+    promise: "The listener of the web pages answers no route without the token of a session",
+    attacks: "No token, cut, lengthened, upper case, Basic, two, in the query; and asking for a code over TCP",
     async run(trial, context) {
       const broker = await context.broker();
       const token = await tokenOf(broker);
@@ -97,11 +98,42 @@ export const CONTROL_PROMISES: readonly CommonPromise[] = [
       trial.expect("a token in the query", in_query, "401 denied");
       for (const [asked, more] of [[addr, []], [port, [`Authorization: Bearer ${token}`]]] as const) {
         const answer = await broker.ask("GET /admin/ui", more, { port: asked });
-        trial.attempt("the token over TCP", !answer.body.includes(token), "the answer has it");
+        trial.attempt("a code over TCP", !/#code=[0-9a-f]{64}/.test(answer.body), "the answer has it");
       }
       trial.attempt("the token in the log", !broker.lines.join("\n").includes(token));
       const own = await broker.status("GET /tasks", [`Authorization: Bearer ${token}`], { port });
       trial.controlEquals("the token itself", own, 200);
+    },
+  },
+  {
+    id: "control.page_code",
+    promise: "An address of the web pages, as a browser's history keeps it, opens them once and is then worth nothing",
+    attacks:
+      "Its code twice, eight times at once, cut, lengthened, on other listeners and as a token; an ended session",
+    async run(trial, context) {
+      const broker = await context.broker();
+      const { addr, ui: port } = broker.ports;
+      const begin = (code: string, options: { port?: number }, more: readonly string[] = []) =>
+        broker.status("POST /session", [`Authorization: Bearer ${code}`, ...more], options);
+      const code = codeOf(await broker.client.uiUrl());
+      for (const wrong of wrongBearers(code).filter((bearer) => bearer !== undefined)) {
+        const status = await broker.status("POST /session", [`Authorization: ${wrong}`], { port });
+        trial.expect(`a session with ${wrong.replaceAll(/[0-9a-f]{16,}/gi, "...")}`, status, 401);
+      }
+      trial.expect("a code on broker.addr", await begin(code, { port: addr }), 403);
+      trial.expect("a code on the socket", await begin(code, {}), 403);
+      trial.expect("a code of another origin", await begin(code, { port }, ["Origin: http://evil.example"]), 403);
+      const as_token = await broker.status("GET /tasks", [`Authorization: Bearer ${code}`], { port });
+      trial.expect("a code as a token", as_token, 401);
+      const at_once = await Promise.all(Array.from({ length: 8 }, () => begin(code, { port })));
+      const begun = at_once.filter((status) => status === 200).length;
+      trial.attempt("eight sessions of one code at once", begun <= 1, `${begun} were begun`);
+      trial.expect("the code once more", await begin(code, { port }), 401);
+      const token = [`Authorization: Bearer ${await tokenOf(broker)}`];
+      trial.controlEquals("a session", await broker.status("GET /tasks", token, { port }), 200);
+      trial.controlEquals("its end", await broker.status("POST /session/end", token, { port }), 204);
+      trial.expect("a session that has ended", await broker.status("GET /tasks", token, { port }), 401);
+      trial.control("a code that was not used before", begun === 1);
     },
   },
   {

@@ -4,6 +4,7 @@ import { connect } from "node:net";
 import { once } from "node:events";
 import { RawClient, Server, text } from "./raw_connections.ts";
 import type { CommonPromise } from "./context.ts";
+import { codeOf } from "../support/page_session.ts";
 
 const ASK = "GET /admin/ui HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 /** Source ports that are tried: a machine has many connections. */
@@ -20,7 +21,7 @@ export const SOURCE_PORT_PROMISES: readonly CommonPromise[] = [{
     const before = await loopbackPorts();
     const broker = await context.stageBroker();
     try {
-      const token = (await broker.client.uiUrl()).split("#token=")[1]!;
+      const code = codeOf(await broker.client.uiUrl());
       // The operator's, with a request half sent, and one to each public listener.
       using socket = await Deno.connect({ transport: "unix", path: broker.broker.socket });
       await socket.write(new TextEncoder().encode("GET /admin/pending HTTP/1.1\r\n"));
@@ -32,12 +33,12 @@ export const SOURCE_PORT_PROMISES: readonly CommonPromise[] = [{
       for (const port of listening.filter((port) => !before.listening.includes(port))) {
         for (const source of new Set([...own, ...since])) {
           const answer = await askFrom(source, port, context.timeout.timeout_ms);
-          trial.attempt(`port ${port} from port ${source}`, !answer.includes(token), "the answer has the pages' token");
+          trial.attempt(`port ${port} from port ${source}`, !/#code=[0-9a-f]{64}/.test(answer), "it has a code");
         }
       }
-      await using trusting = trustingServer(own[0]!, token);
+      await using trusting = trustingServer(own[0]!, code);
       const fooled = await askFrom(own[0]!, trusting.port, context.timeout.timeout_ms);
-      trial.control("a listener that goes by the source port, fooled", fooled.includes(token));
+      trial.control("a listener that goes by the source port, fooled", fooled.includes(code));
     } finally {
       await broker.stop();
     }
@@ -45,11 +46,11 @@ export const SOURCE_PORT_PROMISES: readonly CommonPromise[] = [{
 }];
 
 /** A server that takes a client from `known` for the owner of that connection. */
-function trustingServer(known: number, token: string): Server {
+function trustingServer(known: number, code: string): Server {
   return Server.start(async (conn) => {
     await conn.read(new Uint8Array(1024));
     const trusted = (conn.remoteAddr as Deno.NetAddr).port === known;
-    await conn.write(new TextEncoder().encode(trusted ? `HTTP/1.1 200 OK\r\n\r\n${token}` : "HTTP/1.1 403 No\r\n\r\n"));
+    await conn.write(new TextEncoder().encode(trusted ? `HTTP/1.1 200 OK\r\n\r\n${code}` : "HTTP/1.1 403 No\r\n\r\n"));
   });
 }
 

@@ -4,6 +4,7 @@ import { STAGES } from "../../broker/task/stages.ts";
 import { findCommand } from "../../cli/table/commands.ts";
 import { type BrokerHost, makeBrokerHost, type Script, SPEND, toGate, toPushed } from "./support/broker.ts";
 import { longTest } from "../support/long.ts";
+import { beginSession } from "../support/page_session.ts";
 
 const REPO = "https://example.com/ada/shop";
 
@@ -296,16 +297,17 @@ Deno.test("queue add, list and cancel", async () => {
   assertEquals((await host.json(["queue", "cancel", "ffff"], 1)).code, "not_found");
 });
 
-Deno.test("ui prints the address alone; the token in it opens the interface", async () => {
+Deno.test("ui prints the address alone; it begins one session, whose token opens the interface", async () => {
   await using host = await makeBrokerHost();
   const { stdout } = await host.taskd("ui");
   const url = new URL(stdout.trim());
-  const token = /^#token=([0-9a-f]{64})$/.exec(url.hash)![1]!;
+  const token = await beginSession(url.href);
   const ask = (authorization: string) => fetch(new URL("/tasks", url), { headers: { authorization } });
   assertEquals(await (await ask(`Bearer ${token}`)).json(), { tasks: [] });
   const refused = await ask("Bearer no");
   await refused.body?.cancel();
   assertEquals([refused.status, url.hostname], [401, "127.0.0.1"]);
+  assertEquals(await beginSession(url.href), "", "a second time");
 });
 
 Deno.test("a client finds the broker by config.yaml, and says where that file is broken", async () => {

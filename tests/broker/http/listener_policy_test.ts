@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import type { BrokerClient } from "../../../broker/client/client.ts";
 import { checkAdmin } from "../../../broker/http/listener_policy.ts";
 import { tcpHostRule } from "../../../lib/http/browser_guard.ts";
@@ -12,6 +12,9 @@ import {
   wrongBearers,
 } from "../../attacks/inputs/control.ts";
 import { TaskdError } from "../../../lib/errors.ts";
+import { CODE_MS, SESSION_IDLE_MS } from "../../../broker/http/page_sessions.ts";
+import { VirtualClock } from "../../support/clock.ts";
+import { beginSession, codeOf } from "../../support/page_session.ts";
 import { headerOf } from "../../support/raw_http.ts";
 import { TestBroker, verdictOf, withBroker } from "./_broker.ts";
 
@@ -20,7 +23,7 @@ const BOTH = { addr: "127.0.0.1:0" };
 const HTML = { "content-type": "text/html", "content-security-policy": "default-src 'self'" };
 
 async function tokenOf(client: BrokerClient): Promise<string> {
-  return (await client.uiUrl()).split("#token=")[1]!;
+  return await beginSession(await client.uiUrl());
 }
 
 Deno.test("attack: DNS rebinding: a foreign Host is 403 on every listener and route", () =>
@@ -151,7 +154,7 @@ Deno.test("a browser that reaches the socket through a forwarded port is refused
     }
   }));
 
-Deno.test("every route of the pages' listener is 401 without the token, whatever stands in its place", () =>
+Deno.test("every route of the pages' listener is 401 without a token, whatever stands in its place", () =>
   withBroker(async (broker) => {
     const { client, ui_port: port, engine } = broker;
     const { id } = await client.submit(JSON.parse(ORDER));
@@ -169,7 +172,7 @@ Deno.test("every route of the pages' listener is 401 without the token, whatever
       "GET /ui/../tasks",
       "GET /uix",
     ];
-    for (const line of lines) {
+    for (const line of lines.filter((line) => line !== "POST /session")) {
       for (const authorization of line.startsWith("GET /tasks") ? wrong : wrong.slice(0, 1)) {
         const more = [host, ...(authorization === undefined ? [] : [`Authorization: ${authorization}`])];
         const answer = await broker.ask(line, more, { port });
@@ -180,6 +183,82 @@ Deno.test("every route of the pages' listener is 401 without the token, whatever
     assertEquals(engine.asked, []);
     assertEquals((await broker.ask("GET /tasks", [host, `Authorization: Bearer ${token}`], { port })).status, 200);
   }));
+
+Deno.test("a code of the socket's begins one session; used, old and wrong ones are refused alike", () => {
+  const clock = new VirtualClock();
+  return withBroker(async (broker) => {
+    const { client, ui_port: port, engine } = broker;
+    const host = `Host: 127.0.0.1:${port}`;
+    const begin = (authorization: string | undefined) =>
+      broker.ask("POST /session", [host, ...(authorization === undefined ? [] : [`Authorization: ${authorization}`])], {
+        port,
+      });
+    const [code, old] = [codeOf(await client.uiUrl()), codeOf(await client.uiUrl())];
+    assertNotEquals(code, old);
+    const wrong = await Promise.all(wrongBearers(code).map(begin));
+    const begun = await begin(`Bearer ${code}`);
+    assertEquals([begun.status, Object.keys(JSON.parse(begun.body))], [200, ["token"]]);
+    const { token } = JSON.parse(begun.body);
+    clock.advance(CODE_MS + 1);
+    const refused = [...wrong, await begin(`Bearer ${code}`), await begin(`Bearer ${old}`)];
+    assertEquals(verdictOf(refused[0]!), [401, "denied"]);
+    for (const { status, body, head } of refused) {
+      assertEquals([status, body], [401, refused[0]!.body]);
+      assertEquals(head.replace(/^date: .*$/im, ""), refused[0]!.head.replace(/^date: .*$/im, ""));
+    }
+    const bearer = (secret: string) => [host, `Authorization: Bearer ${secret}`];
+    for (const secret of [code, old]) {
+      assertEquals((await broker.ask("GET /tasks", bearer(secret), { port })).status, 401);
+    }
+    assertEquals((await broker.ask("GET /tasks", bearer(token), { port })).status, 200);
+    assertEquals((await broker.ask("GET /session", bearer(token), { port })).status, 405);
+    assertEquals(engine.asked, []);
+  }, { clock });
+});
+
+Deno.test("a session begins and ends on the pages' listener alone, for its own origin", () =>
+  withBroker(async (broker) => {
+    const { client, ui_port, port } = broker;
+    const code = [`Authorization: Bearer ${codeOf(await client.uiUrl())}`];
+    const token = [`Authorization: Bearer ${await tokenOf(client)}`];
+    for (const path of ["/session", "/session/end"]) {
+      for (const more of [code, token]) {
+        assertEquals(verdictOf(await broker.ask(`POST ${path}`, more)), [403, "denied"]);
+        const host = `Host: 127.0.0.1:${port}`;
+        assertEquals(verdictOf(await broker.ask(`POST ${path}`, [host, ...more], { port })), [403, "denied"]);
+      }
+    }
+    for (const host of strangeHosts(ui_port)) {
+      assertEquals((await broker.ask("POST /session", [`Host: ${host}`, ...code], { port: ui_port })).status, 403);
+    }
+    const own = `Host: 127.0.0.1:${ui_port}`;
+    for (const origin of strangeOrigins(ui_port)) {
+      const more = [own, `Origin: ${origin}`, ...code];
+      assertEquals((await broker.ask("POST /session", more, { port: ui_port })).status, 403, origin);
+    }
+    assertEquals((await broker.ask("POST /session", [own, ...code], { port: ui_port })).status, 200);
+  }, BOTH));
+
+Deno.test("a session that ends takes its streams with it; an open stream keeps one", () => {
+  const clock = new VirtualClock();
+  return withBroker(async (broker) => {
+    const { client, ui_port: port } = broker;
+    const { id } = await broker.runningTask();
+    const bearer = [`Host: 127.0.0.1:${port}`, `Authorization: Bearer ${await tokenOf(client)}`];
+    const other = [bearer[0]!, `Authorization: Bearer ${await tokenOf(client)}`];
+    const url = `http://127.0.0.1:${port}/tasks/${id}/events`;
+    const stream = await fetch(url, { headers: { authorization: bearer[1]!.slice("Authorization: ".length) } });
+    const reader = stream.body!.getReader();
+    await reader.read();
+    clock.advance(SESSION_IDLE_MS + 1);
+    assertEquals((await broker.ask("GET /tasks", other, { port })).status, 401);
+    assertEquals((await broker.ask("GET /tasks", bearer, { port })).status, 200);
+    assertEquals((await broker.ask("POST /session/end", bearer, { port })).status, 204);
+    while (!(await reader.read()).done) { /* Its rows until then. */ }
+    assertEquals((await broker.ask("GET /tasks", bearer, { port })).status, 401);
+    assertEquals((await broker.ask("POST /session/end", bearer, { port })).status, 401);
+  }, { clock });
+});
 
 Deno.test("the pages need no token and have a content policy of their own", () =>
   withBroker(async (broker) => {
@@ -202,7 +281,7 @@ Deno.test("the pages need no token and have a content policy of their own", () =
     web: (path) => path === "/ui/" ? new Response(path, { headers: HTML }) : undefined,
   }));
 
-Deno.test("the token is new at each boot, long, and in no log, file or answer off the socket", async () => {
+Deno.test("a session's token is new, long, and in no log, file or answer but that to its code", async () => {
   const tokens: string[] = [];
   for (let boot = 0; boot < 2; boot++) {
     await withBroker(async (broker) => {
@@ -229,12 +308,10 @@ Deno.test("the token is new at each boot, long, and in no log, file or answer of
   assertNotEquals(tokens[0], tokens[1]);
 });
 
-Deno.test("the token is compared in constant time", async () => {
-  const source = await Deno.readTextFile(new URL("../../../lib/http/bearer.ts", import.meta.url));
-  assertStringIncludes(source, "timingSafeEqual(sha256(presented");
-  for (const file of ["serve.ts", "listener_policy.ts"]) {
+Deno.test("codes and tokens are looked up by their digest, and never compared as they are", async () => {
+  for (const file of ["serve.ts", "listener_policy.ts", "page_sessions.ts", "session_routes.ts"]) {
     const text = await Deno.readTextFile(new URL(`../../../broker/http/${file}`, import.meta.url));
-    assertEquals(/token *===|=== *token/.test(text), false, file);
+    assertEquals(/(?:token|code) *===(?! undefined)|=== *(?:token|code)\b/.test(text), false, file);
   }
 });
 

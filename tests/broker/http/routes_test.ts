@@ -5,6 +5,7 @@ import { BrokerClient } from "../../../broker/client/client.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { type ErrorCode, TaskdError } from "../../../lib/errors.ts";
 import { APPROVED, SHA } from "../task/lives.ts";
+import { beginSession } from "../../support/page_session.ts";
 import { headerOf } from "../../support/raw_http.ts";
 import { verdictOf, withBroker } from "./_broker.ts";
 import { spendOf } from "./small_engine.ts";
@@ -237,7 +238,7 @@ Deno.test("an approval answers 409 for a stale diff or wrong state, 422 with wha
 Deno.test("whatever a person decides is recorded with who could come in, and where", () =>
   withBroker(async (broker) => {
     const { client, http, port, ui_port } = broker;
-    const token = (await client.uiUrl()).split("#token=")[1]!;
+    const token = await beginSession(await client.uiUrl());
     const owner = `the owner of the socket (uid ${Deno.uid()})`;
     const command = ["User-Agent: taskd"];
     const page = [`Host: 127.0.0.1:${ui_port}`, `Authorization: Bearer ${token}`];
@@ -353,7 +354,7 @@ Deno.test("the admin routes prune and answer policy, ceiling, stats, health, met
     assertEquals(await client.metrics(), "taskd_tasks 1\n");
     const url = await client.uiUrl();
     assert(url.startsWith(http.ui_url));
-    assertMatch(url, /#token=[0-9a-f]{64}$/);
+    assertMatch(url, /#code=[0-9a-f]{64}$/);
   }));
 
 // conformance: b4.post_tasks b7.capacity
