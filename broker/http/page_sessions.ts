@@ -86,7 +86,7 @@ export class PageSessions {
   readonly #random: RandomBytes;
   /** When they were made, by the SHA-256 of the code; the oldest first. */
   readonly #codes = new Map<string, Moment>();
-  /** By the SHA-256 of the token: whoever finds out how far a guess agrees with one has learned nothing of the token. */
+  /** By the SHA-256 of the token: to find out how far a guess agrees with one says nothing of the token. */
   readonly #sessions = new Map<string, PageSession>();
   readonly #closing = new AbortController();
   #checking = false;

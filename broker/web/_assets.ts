@@ -28,11 +28,13 @@ import gate from "./pages/gate.ts" with { type: "text" };
 import hidden from "./pages/hidden.ts" with { type: "text" };
 import history from "./pages/history.ts" with { type: "text" };
 import keys from "./pages/keys.ts" with { type: "text" };
+import link from "./pages/link.ts" with { type: "text" };
 import live from "./pages/live.ts" with { type: "text" };
 import output from "./pages/output.ts" with { type: "text" };
 import page from "./pages/page.ts" with { type: "text" };
 import pending from "./pages/pending.ts" with { type: "text" };
 import row_view from "./pages/row_view.ts" with { type: "text" };
+import session from "./pages/session.ts" with { type: "text" };
 import sight from "./pages/sight.ts" with { type: "text" };
 import sparkline from "./pages/sparkline.ts" with { type: "text" };
 import spend from "./pages/spend.ts" with { type: "text" };
@@ -40,6 +42,7 @@ import stages from "./pages/stages.ts" with { type: "text" };
 import syntax from "./pages/syntax.ts" with { type: "text" };
 import table_view from "./pages/table_view.ts" with { type: "text" };
 import task_page from "./pages/task_page.ts" with { type: "text" };
+import unanswered from "./pages/unanswered.ts" with { type: "text" };
 import changed_words from "./pages/changed_words.ts" with { type: "text" };
 import bar_style from "./styles/bar.css" with { type: "text" };
 import base_style from "./styles/base.css" with { type: "text" };
@@ -97,6 +100,7 @@ export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   hidden,
   history,
   keys,
+  link,
   live,
   output,
   page,
@@ -104,6 +108,7 @@ export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   pending,
   row_view,
   seen,
+  session,
   shown,
   sight,
   sparkline,
@@ -112,5 +117,6 @@ export const MODULES: ReadonlyMap<string, string> = new Map(Object.entries({
   syntax,
   table_view,
   task_page,
+  unanswered,
   changed_words,
 }));

@@ -90,6 +90,12 @@ export interface Browser extends EventTarget {
     pushState(state: null, unused: string, url: string): void;
     replaceState(state: null, unused: string, url: string): void;
   };
+  /** Of this tab and origin: a reload keeps it, a closed tab takes it along. */
+  readonly sessionStorage: {
+    getItem(name: string): string | null;
+    setItem(name: string, value: string): void;
+    removeItem(name: string): void;
+  };
   readonly innerHeight: number;
   scrollTo(options: { top: number }): void;
   readonly IntersectionObserver: new (
@@ -142,9 +148,31 @@ export function byId(id: string): PageElement {
   return found;
 }
 
-export function every(period_ms: number, signal: AbortSignal, action: () => void): void {
-  const timer = setInterval(() => {
-    if (browser.document.visibilityState === "visible") action();
-  }, period_ms);
+/**
+ * Calls `action` again and again while the page is seen, and as soon as it is seen again; never while a call goes on.
+ *
+ * @param hidden_ms How often in a tab that is not seen; never by default.
+ */
+export function every(
+  period_ms: number,
+  signal: AbortSignal,
+  action: () => void | Promise<void>,
+  hidden_ms = Infinity,
+): void {
+  let running = false;
+  let last_ms = performance.now();
+  const run = async () => {
+    const seen = browser.document.visibilityState === "visible";
+    if (running || signal.aborted || !seen && performance.now() - last_ms < hidden_ms) return;
+    running = true;
+    last_ms = performance.now();
+    try {
+      await action();
+    } finally {
+      running = false;
+    }
+  };
+  const timer = setInterval(() => void run(), period_ms);
+  browser.document.addEventListener("visibilitychange", () => void run(), { signal });
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
 }

@@ -24,6 +24,7 @@ import { Sight } from "./sight.ts";
 import { Spent } from "./spend.ts";
 import { briefTables, seenOf } from "../../task/seen.ts";
 import { isShown } from "../../task/shown.ts";
+import { isUnknown, unknownOutcome } from "./unanswered.ts";
 
 /** Names that come and go together in the list of a large change, and the height of one. */
 const LIST_PARTS = 50;
@@ -38,9 +39,14 @@ export interface GateOptions {
   /** Said above the content, about why the page is shown anew. */
   message?: PageElement;
   reload(message?: PageElement): void;
+  /** Looks up what became of a decision without an answer; undefined when the page is shown anew for it. */
+  lookUp(asked: string): Promise<PageElement | undefined>;
 }
 
-export async function showGate(context: PageContext, { task, message, reload }: GateOptions): Promise<GateView> {
+export async function showGate(
+  context: PageContext,
+  { task, message, reload, lookUp }: GateOptions,
+): Promise<GateView> {
   const { api, main, signal } = context;
   const [bytes, brief] = await Promise.all([api.diff(task.id, signal), api.brief(task.id, signal)]);
   const genuine = await isShown(task, { diff: bytes, brief }, digest);
@@ -50,11 +56,11 @@ export async function showGate(context: PageContext, { task, message, reload }: 
   await new Promise((resolve) => setTimeout(resolve));
   const { diff_sha256 = "", second_look = [] } = task.gate ?? {};
   const messages = el("div.messages", message ?? "", ...warnings(task, genuine));
-  const say = (error: unknown) => {
-    const box = failure(error);
+  const tell = (box: PageElement) => {
     messages.replaceChildren(box);
     box.scrollIntoView({ block: "nearest" });
   };
+  const say = (error: unknown) => tell(failure(error));
   // Every table has to be read, or ticked: that acknowledges its category, where it can be read at all.
   const of_tables = new Set(
     briefTables(brief?.databases).filter(({ unread }) => !unread).map(({ category }) => category),
@@ -76,16 +82,23 @@ export async function showGate(context: PageContext, { task, message, reload }: 
           seen,
           ...(decide && { decide }),
         });
-      }, "Approved"),
-    deny: (reason) => settle(() => api.end(task.id, "deny", reason), "Denied"),
+      }, "Approve and push"),
+    deny: (reason) => settle(() => api.end(task.id, "deny", reason), "Deny"),
   });
-  const settle = async (act: () => Promise<void>, done: string) => {
+  const settle = async (act: () => Promise<void>, asked: string): Promise<void> => {
     decision.setBusy(true);
     try {
       await act();
-      context.announce(done);
+      context.announce(asked === "Deny" ? "Denied" : "Approved");
       reload();
     } catch (error) {
+      if (isUnknown(error)) {
+        tell(unknownOutcome(asked, task.id));
+        const found = await lookUp(asked);
+        if (found === undefined) return;
+        tell(found);
+        return decision.setBusy(false);
+      }
       decision.setBusy(false);
       if (error instanceof ApiError && error.status === 409) reload(refusal(error));
       else {

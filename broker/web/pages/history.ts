@@ -64,7 +64,6 @@ export async function showHistory(context: PageContext): Promise<void> {
       const page = await api.tasks({ limit: PER_PAGE, signal, ...next === undefined ? {} : { before: next } });
       tasks.push(...page.tasks);
       next = page.next;
-      context.setLink(true);
       messages.replaceChildren();
       selects.replaceChildren(choice("outcome", "Outcome"), choice("agent", "Agent"), choice("repo", "Repository"));
       show();

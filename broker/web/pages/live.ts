@@ -16,6 +16,7 @@ import { Output } from "./output.ts";
 import { facts, failure, type PageContext, prose, section, tag } from "./page.ts";
 import { Spent } from "./spend.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
+import { isUnknown, unknownOutcome, unknownRepetition } from "./unanswered.ts";
 
 export interface LiveView {
   take(event: TaskEventView): void;
@@ -23,12 +24,21 @@ export interface LiveView {
 
 const KILLABLE: ReadonlySet<Stage> = new Set(["admission", "staging", "setting_up", "running", "collecting"]);
 
+export interface LiveOptions {
+  task: TaskView;
+  brief: TrustBrief | undefined;
+  changes?: PageElement | undefined;
+  message?: PageElement;
+  /** As {@linkcode GateOptions.lookUp}. */
+  lookUp(asked: string): Promise<PageElement | undefined>;
+}
+
 /** Shows a task that does not wait for approval. */
 export function showLive(
   context: PageContext,
-  options: { task: TaskView; brief: TrustBrief | undefined; changes?: PageElement | undefined; message?: PageElement },
+  options: LiveOptions,
 ): LiveView {
-  const { task, brief, changes, message } = options;
+  const { task, brief, changes, message, lookUp } = options;
   const { main, signal } = context;
   const timeline = new Timeline(signal);
   const output = new Output();
@@ -61,7 +71,7 @@ export function showLive(
         { "aria-label": "Progress and cost" },
         section("Progress", {}, timeline.element, notes),
         section("Spent", { class: "spent" }, ...spent.elements, claim(task)),
-        buttons(context, task, conflicts),
+        buttons(context, { task, conflicts, lookUp }),
         provenance(task, brief),
       ),
     ),
@@ -117,7 +127,10 @@ function claim({ spend, live, claimed_usd }: TaskView): PageElement | false {
     el("p.hint", `${dollars(claimed_usd)} as reported by the agent; not measured`);
 }
 
-function buttons(context: PageContext, task: TaskView, conflicts: Conflicts): PageElement | false {
+function buttons(
+  context: PageContext,
+  { task, conflicts, lookUp }: Pick<LiveOptions, "task" | "lookUp"> & { conflicts: Conflicts },
+): PageElement | false {
   const { api } = context;
   const messages = el("div");
   const press = (label: string, style: string, act: () => Promise<void>) => {
@@ -130,8 +143,14 @@ function buttons(context: PageContext, task: TaskView, conflicts: Conflicts): Pa
           try {
             await act();
           } catch (error) {
-            button.disabled = false;
             messages.replaceChildren(failure(error));
+            if (isUnknown(error)) {
+              messages.replaceChildren(unknownOutcome(label, task.id));
+              const found = await lookUp(label);
+              if (found === undefined) return;
+              messages.replaceChildren(found);
+            }
+            button.disabled = false;
           }
         },
       },
@@ -143,8 +162,13 @@ function buttons(context: PageContext, task: TaskView, conflicts: Conflicts): Pa
   const end = (waits || KILLABLE.has(task.stage)) &&
     press(waits ? "Give it up" : "End this task", "deny", () => api.end(task.id, "kill", "ended in the web pages"));
   const again = task.stage === "done" && press("Run it again", "plain", async () => {
-    const { id } = await api.retry(task.id);
-    context.go(`/ui/tasks/${id}`);
+    const id = await api.retry(task.id).then(({ id }) => id).catch((error) => {
+      if (isUnknown(error)) return undefined;
+      throw error;
+    });
+    // Whether another task was begun is seen among those that are under way.
+    if (id === undefined) messages.replaceChildren(unknownRepetition());
+    else context.go(`/ui/tasks/${id}`);
   });
   return (end || again) && el("div.actions", messages, push, end, again);
 }

@@ -22,8 +22,6 @@ export interface PageContext {
   setShortcuts(shortcuts: readonly Shortcut[]): void;
   /** Announces to screen readers. */
   announce(text: string): void;
-  /** Shows whether the broker answers. */
-  setLink(up: boolean): void;
   go(path: string): void;
 }
 

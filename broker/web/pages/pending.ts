@@ -3,7 +3,6 @@
  */
 
 import type { PendingTask, TaskListItem } from "../../api/wire.ts";
-import { ApiError } from "./api.ts";
 import { type Child, el, every, type PageElement } from "./dom.ts";
 import { ago, cost, counted, duration, opening, repoName } from "./format.ts";
 import { shownLine } from "./hidden.ts";
@@ -26,7 +25,6 @@ export async function showPending(context: PageContext): Promise<void> {
     try {
       const [pending, { tasks }] = await Promise.all([api.pending(signal), api.tasks({ limit: RECENT, signal })]);
       const active = tasks.filter(({ stage }) => stage !== "done" && stage !== "awaiting_approval");
-      context.setLink(true);
       context.setTitle(pending.length === 0 ? "Nothing waits" : `${pending.length} waiting`);
       if (count !== undefined && pending.length > count) {
         context.announce(`${counted(pending.length, "task")} waiting for approval`);
@@ -55,14 +53,12 @@ export async function showPending(context: PageContext): Promise<void> {
       }
     } catch (error) {
       if (signal.aborted) return;
-      context.setLink(false);
-      if (error instanceof ApiError && error.status === 0 && last !== "") return;
       waiting.replaceChildren(failure(error));
       last = "";
     }
   };
   await refresh();
-  every(REFRESH_MS, signal, () => void refresh());
+  every(REFRESH_MS, signal, refresh);
 }
 
 function empty(): PageElement {

@@ -11,6 +11,7 @@ import { decidedChanges, type GateView, showGate } from "./gate.ts";
 import { type LiveView, showLive } from "./live.ts";
 import { failure, notice, type PageContext } from "./page.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
+import { foundOutcome, hasMoved } from "./unanswered.ts";
 
 export async function showTask(context: PageContext, id: string): Promise<void> {
   await new Turn(context, id).show();
@@ -24,6 +25,8 @@ class Turn {
   readonly #context: PageContext;
   readonly #id: string;
   #showing = new AbortController();
+  /** What was decided without an answer, and of which state of the task, until it was looked up. */
+  #unanswered: { asked: string; before: TaskView } | undefined;
 
   constructor(context: PageContext, id: string) {
     this.#context = context;
@@ -37,6 +40,9 @@ class Turn {
     const context = { ...this.#context, signal };
     try {
       const task = await context.api.task(this.#id, signal);
+      const { asked, before } = this.#unanswered ?? {};
+      this.#unanswered = undefined;
+      if (asked !== undefined && before !== undefined) message ??= foundOutcome(asked, before, task);
       context.setTitle(
         `${task.stage === "awaiting_approval" ? "Approve" : STAGE_LABELS[task.stage]}: ${repoName(task.repo)}`,
       );
@@ -52,6 +58,7 @@ class Turn {
       task,
       ...message === undefined ? {} : { message },
       reload: (next) => void this.show(next),
+      lookUp: (asked) => this.#lookUp(context, task, asked),
     });
     await this.#follow(context, task, (event) => {
       if (event.event === "spend") view.setSpend(event.data);
@@ -65,8 +72,33 @@ class Turn {
   async #live(context: PageContext, task: TaskView, message?: PageElement): Promise<void> {
     const brief = await context.api.brief(task.id, context.signal);
     const changes = await decidedChanges(context, task, brief);
-    const view: LiveView = showLive(context, { task, brief, changes, ...message === undefined ? {} : { message } });
+    const view: LiveView = showLive(context, {
+      task,
+      brief,
+      changes,
+      lookUp: (asked) => this.#lookUp(context, task, asked),
+      ...message === undefined ? {} : { message },
+    });
     await this.#follow(context, task, (event) => view.take(event), 0);
+  }
+
+  /** What became of a decision without an answer; undefined when the page is shown anew for it. */
+  async #lookUp({ api, signal }: PageContext, before: TaskView, asked: string): Promise<PageElement | undefined> {
+    this.#unanswered = { asked, before };
+    try {
+      const now = await api.task(this.#id, signal);
+      // The page is shown anew already, or is another one.
+      if (this.#unanswered === undefined || signal.aborted) return undefined;
+      if (!hasMoved(before, now)) {
+        this.#unanswered = undefined;
+        return foundOutcome(asked, before, now);
+      }
+      void this.show();
+      return undefined;
+    } catch (error) {
+      if (signal.aborted) return undefined;
+      return failure(error);
+    }
   }
 
   /** Follows the rows after number `after`; a move that the page has not shown yet may need another page. */
@@ -79,7 +111,6 @@ class Turn {
     await context.api.follow(task.id, {
       after,
       signal: context.signal,
-      onLink: (up) => context.setLink(up),
       onEvent: (event, seq) => {
         take(event);
         if (seq === undefined || seq <= task.seq) return;

@@ -22,12 +22,13 @@ import type { Task } from "../../../broker/task/task.ts";
 import { TaskStore } from "../../../broker/task/task_store.ts";
 import { webResponse } from "../../../broker/web/web.ts";
 import { SmallEngine } from "../http/small_engine.ts";
+import { type Clock, systemClock } from "../../../lib/clock.ts";
 import { longTest } from "../../support/long.ts";
 
 /** What a page may take to show something, on a machine with much else to do. */
 const PAGE_TIMEOUT_MS = 10_000;
 /** Where Debian puts it. */
-const CHROMIUM = "/usr/bin/chromium";
+export const CHROMIUM = "/usr/bin/chromium";
 
 /** Why the browser tests cannot run here; undefined when they can. */
 const NO_CHROMIUM: boolean = !existsSync(CHROMIUM);
@@ -51,7 +52,7 @@ export interface GateOptions {
 }
 
 /** The engine of a test. */
-class PagesEngine extends SmallEngine {
+export class PagesEngine extends SmallEngine {
   readonly #gates = new Map<string, GateOptions>();
 
   /** Begins a task. */
@@ -211,37 +212,37 @@ export class Pages {
   readonly engine: PagesEngine;
   readonly #browser: Browser;
   readonly #http: RunningHttp;
-  readonly #url: string;
+  readonly #client: BrokerClient;
   /** What a page's console and its policy said. */
   readonly complaints: string[] = [];
 
-  private constructor(engine: PagesEngine, browser: Browser, http: RunningHttp, url: string) {
+  private constructor(engine: PagesEngine, browser: Browser, http: RunningHttp, client: BrokerClient) {
     this.engine = engine;
     this.#browser = browser;
     this.#http = http;
-    this.#url = url;
+    this.#client = client;
   }
 
-  static async open(browser: Browser, root: string): Promise<Pages> {
+  static async open(browser: Browser, root: string, clock: Clock = systemClock): Promise<Pages> {
     const engine = new PagesEngine(await TaskStore.open(`${root}/audit`));
     const socket = `${root}/run/taskd.sock`;
-    const http = await serveHttp({ engine, socket, web: webResponse, log: () => {} });
-    const client = new BrokerClient({ socket });
-    return new Pages(engine, browser, http, await client.uiUrl());
+    const http = await serveHttp({ engine, socket, web: webResponse, log: () => {}, clock });
+    return new Pages(engine, browser, http, new BrokerClient({ socket }));
   }
 
   /** `http://127.0.0.1:port`. */
   get origin(): string {
-    return new URL(this.#url).origin;
+    return new URL(this.#http.ui_url).origin;
   }
 
-  get token(): string {
-    return new URL(this.#url).hash.slice("#token=".length);
+  /** An address of a path of the pages that opens them once. */
+  async address(path: string): Promise<string> {
+    return `${this.origin}${path}${new URL(await this.#client.uiUrl()).hash}`;
   }
 
-  /** A tab of its own that shows a path of the pages. */
-  async visit(path: string, options: BrowserContextOptions & { token?: string | null } = {}): Promise<Page> {
-    const { token = this.token, ...context_options } = options;
+  /** A tab of its own that shows a path of the pages; `code` stands in the place of a new one, null for none. */
+  async visit(path: string, options: BrowserContextOptions & { code?: string | null } = {}): Promise<Page> {
+    const { code, ...context_options } = options;
     const context: BrowserContext = await this.#browser.newContext({
       viewport: { width: 1360, height: 900 },
       locale: "en-GB",
@@ -258,13 +259,13 @@ export class Pages {
       if (text.endsWith("net::ERR_NETWORK_CHANGED")) changed = true;
       else if (message.type() === "error" || message.type() === "warning") this.complaints.push(text);
     });
-    const url = `${this.origin}${path}${token === null ? "" : `#token=${token}`}`;
-    await page.goto(url);
+    const given = `${this.origin}${path}${code === null ? "" : `#code=${code}`}`;
+    const go = async () => await page.goto(code === undefined ? await this.address(path) : given);
+    await go();
     while (changed) {
       changed = false;
-      // The token is gone from the address by now: going there is no move within the page.
       await page.goto("about:blank");
-      await page.goto(url);
+      await go();
     }
     return page;
   }
@@ -292,11 +293,19 @@ export async function closeBrowser(): Promise<void> {
   browser = undefined;
 }
 
+interface PageTestOptions {
+  /** What pages may complain of. */
+  expected?: RegExp;
+  /** The broker's. */
+  clock?: Clock;
+  define?: (definition: Deno.TestDefinition) => void;
+}
+
 /** A test with a browser; at its end no page may have complained, except as `expected` matches. */
 export function pageTest(
   name: string,
   run: (pages: Pages) => Promise<void>,
-  { expected, define = Deno.test }: { expected?: RegExp; define?: (definition: Deno.TestDefinition) => void } = {},
+  { expected, clock, define = Deno.test }: PageTestOptions = {},
 ): void {
   define({
     name: NO_CHROMIUM ? `${name} (ignored: chromium is not installed)` : name,
@@ -308,7 +317,7 @@ export function pageTest(
       // As root a browser cannot make the namespaces of its own sandbox; it loads nothing here but these pages.
       browser ??= chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
       const root = await Deno.makeTempDir({ prefix: "taskd-web-" });
-      const pages = await Pages.open(await browser, root);
+      const pages = await Pages.open(await browser, root, clock);
       try {
         await run(pages);
         assertEquals(pages.complaints.filter((text) => expected === undefined || !expected.test(text)), []);

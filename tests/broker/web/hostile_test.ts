@@ -8,6 +8,7 @@ import { CONTENT_SECURITY_POLICY } from "../../../broker/web/web.ts";
 import { newFile, ORDINARY } from "./_diffs.ts";
 import { closeBrowser, flagOf, type Pages, pageTest, picture, tick } from "./_pages.ts";
 import { longTest } from "../../support/long.ts";
+import { beginSession, codeOf } from "../../support/page_session.ts";
 
 Deno.test.afterAll(closeBrowser);
 
@@ -159,19 +160,26 @@ pageTest("output with terminal sequences is inert, and colours of a terminal are
   assertEquals(made, []);
 });
 
-pageTest("the token leaves the address at once and is kept in no storage", async (pages) => {
-  const page = await pages.visit("/ui/");
+pageTest("the code leaves the address at once, and the token is kept in the tab's own storage alone", async (pages) => {
+  const address = await pages.address("/ui/");
+  const code = codeOf(address);
+  const page = await pages.visit("/ui/", { code });
   await page.getByText("Nothing waits.").waitFor();
   assertEquals(page.url(), `${pages.origin}/ui/`);
+  const token = await page.evaluate<string>("sessionStorage.getItem('taskd.session')");
+  assertMatch(token, /^[0-9a-f]{64}$/);
   const kept = await page.evaluate<string>(
-    "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, history.state, location.href])",
+    "JSON.stringify([{...localStorage}, document.cookie, history.state, location.href, Object.keys(sessionStorage)])",
   );
-  assertEquals(kept.includes(pages.token), false);
-  assertEquals((await page.content()).includes(pages.token), false);
+  const content = await page.content();
+  for (const secret of [code, token]) {
+    assertEquals([kept, content].map((text) => text.includes(secret)), [false, false]);
+  }
+  assertEquals(await beginSession(address), "", "the address is worth nothing now");
   await page.getByRole("link", { name: "History" }).click();
   await page.goBack();
   await page.getByText("Nothing waits.").waitFor();
-  assertEquals(page.url().includes("token"), false);
+  assertEquals(page.url().includes("code"), false);
 });
 
 pageTest("no URL that a page asks for has the token in it", async (pages) => {
@@ -182,19 +190,15 @@ pageTest("no URL that a page asks for has the token in it", async (pages) => {
   await page.locator(".card a").click();
   await page.locator(".code").first().waitFor();
   assert(asked.some((url) => url.endsWith(`/tasks/${id}/events`)));
-  assertEquals(asked.filter((url) => url.includes(pages.token)), []);
+  const token = await page.evaluate<string>("sessionStorage.getItem('taskd.session')");
+  assertEquals(asked.filter((url) => url.includes(token)), []);
 }, { define: longTest });
 
-pageTest("without a token a page says how to get one, and asks for nothing", async (pages) => {
-  const page = await pages.visit("/ui/", { token: null });
+pageTest("without a session a page says how to get one, and asks for nothing", async (pages) => {
+  const page = await pages.visit("/ui/", { code: null });
   await page.getByText("taskd ui").waitFor();
   await picture(page, "sign_in");
 });
-
-pageTest("with a token of another start a page says so", async (pages) => {
-  const page = await pages.visit("/ui/", { token: "0".repeat(64) });
-  await page.getByText("`taskd ui` prints the address with the token").waitFor();
-}, { expected: /401/, define: longTest });
 
 pageTest("a page runs no script but its own, and makes no markup from strings", async (pages) => {
   const response = await fetch(`${pages.origin}/ui/`);
