@@ -19,6 +19,8 @@ const LINKS = [["/ui/", "Waiting"], ["/ui/history", "History"]] as const;
 const COUNT_MS = 5_000;
 /** The same in a tab that is not seen: it keeps the session. */
 const HIDDEN_COUNT_MS = 300_000;
+/** A session of which the broker has heard nothing for so long is over; what answers at its port may be another program. */
+const OVER_MS = 30 * 60_000;
 /** A silence is shown after so long: browsers end every request when the machine's network changes. */
 const SHOWN_MS = 1_000;
 /** And after so long with what to do about it. */
@@ -31,7 +33,7 @@ class App {
   readonly #banner = byId("banner");
   readonly #links: { path: string; element: PageElement }[];
   readonly #count = elWith("span.count", { hidden: true });
-  readonly #state = el("span.link");
+  readonly #state = el("span.state");
   readonly #keys: Keys;
   readonly #end_button: PageElement;
   #page = new AbortController();
@@ -147,6 +149,7 @@ class App {
   /** Says in the bar that the broker is silent, and since when; after a while also what to do. */
   #showState(): void {
     const { why, lost_ms, answered_ms } = this.#link.silence ?? { lost_ms: 0, answered_ms: 0 };
+    if (answered_ms > OVER_MS) return this.#end();
     const state = lost_ms < SHOWN_MS || why === undefined
       ? ""
       : why === "no answer"

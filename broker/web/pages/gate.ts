@@ -24,7 +24,7 @@ import { Sight } from "./sight.ts";
 import { Spent } from "./spend.ts";
 import { briefTables, seenOf } from "../../task/seen.ts";
 import { isShown } from "../../task/shown.ts";
-import { isUnknown, unknownOutcome } from "./unanswered.ts";
+import { type Decisions, isUnknown, unknownOutcome } from "./unanswered.ts";
 
 /** Names that come and go together in the list of a large change, and the height of one. */
 const LIST_PARTS = 50;
@@ -39,13 +39,12 @@ export interface GateOptions {
   /** Said above the content, about why the page is shown anew. */
   message?: PageElement;
   reload(message?: PageElement): void;
-  /** Looks up what became of a decision without an answer; undefined when the page is shown anew for it. */
-  lookUp(asked: string): Promise<PageElement | undefined>;
+  decisions: Decisions;
 }
 
 export async function showGate(
   context: PageContext,
-  { task, message, reload, lookUp }: GateOptions,
+  { task, message, reload, decisions }: GateOptions,
 ): Promise<GateView> {
   const { api, main, signal } = context;
   const [bytes, brief] = await Promise.all([api.diff(task.id, signal), api.brief(task.id, signal)]);
@@ -87,6 +86,7 @@ export async function showGate(
   });
   const settle = async (act: () => Promise<void>, asked: string): Promise<void> => {
     decision.setBusy(true);
+    decisions.sending();
     try {
       await act();
       context.announce(asked === "Deny" ? "Denied" : "Approved");
@@ -94,7 +94,7 @@ export async function showGate(
     } catch (error) {
       if (isUnknown(error)) {
         tell(unknownOutcome(asked, task.id));
-        const found = await lookUp(asked);
+        const found = await decisions.lookUp(asked);
         if (found === undefined) return;
         tell(found);
         return decision.setBusy(false);

@@ -16,7 +16,7 @@ import { Output } from "./output.ts";
 import { facts, failure, type PageContext, prose, section, tag } from "./page.ts";
 import { Spent } from "./spend.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
-import { isUnknown, unknownOutcome, unknownRepetition } from "./unanswered.ts";
+import { type Decisions, isUnknown, unknownOutcome, unknownRepetition } from "./unanswered.ts";
 
 export interface LiveView {
   take(event: TaskEventView): void;
@@ -29,8 +29,7 @@ export interface LiveOptions {
   brief: TrustBrief | undefined;
   changes?: PageElement | undefined;
   message?: PageElement;
-  /** As {@linkcode GateOptions.lookUp}. */
-  lookUp(asked: string): Promise<PageElement | undefined>;
+  decisions: Decisions;
 }
 
 /** Shows a task that does not wait for approval. */
@@ -38,7 +37,7 @@ export function showLive(
   context: PageContext,
   options: LiveOptions,
 ): LiveView {
-  const { task, brief, changes, message, lookUp } = options;
+  const { task, brief, changes, message, decisions } = options;
   const { main, signal } = context;
   const timeline = new Timeline(signal);
   const output = new Output();
@@ -71,7 +70,7 @@ export function showLive(
         { "aria-label": "Progress and cost" },
         section("Progress", {}, timeline.element, notes),
         section("Spent", { class: "spent" }, ...spent.elements, claim(task)),
-        buttons(context, { task, conflicts, lookUp }),
+        buttons(context, { task, conflicts, decisions }),
         provenance(task, brief),
       ),
     ),
@@ -129,7 +128,7 @@ function claim({ spend, live, claimed_usd }: TaskView): PageElement | false {
 
 function buttons(
   context: PageContext,
-  { task, conflicts, lookUp }: Pick<LiveOptions, "task" | "lookUp"> & { conflicts: Conflicts },
+  { task, conflicts, decisions }: Pick<LiveOptions, "task" | "decisions"> & { conflicts: Conflicts },
 ): PageElement | false {
   const { api } = context;
   const messages = el("div");
@@ -140,13 +139,14 @@ function buttons(
       on: {
         click: async () => {
           button.disabled = true;
+          decisions.sending();
           try {
             await act();
           } catch (error) {
             messages.replaceChildren(failure(error));
             if (isUnknown(error)) {
               messages.replaceChildren(unknownOutcome(label, task.id));
-              const found = await lookUp(label);
+              const found = await decisions.lookUp(label);
               if (found === undefined) return;
               messages.replaceChildren(found);
             }

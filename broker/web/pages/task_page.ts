@@ -11,7 +11,7 @@ import { decidedChanges, type GateView, showGate } from "./gate.ts";
 import { type LiveView, showLive } from "./live.ts";
 import { failure, notice, type PageContext } from "./page.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
-import { foundOutcome, hasMoved } from "./unanswered.ts";
+import { type Decisions, foundOutcome, hasMoved } from "./unanswered.ts";
 
 export async function showTask(context: PageContext, id: string): Promise<void> {
   await new Turn(context, id).show();
@@ -25,7 +25,7 @@ class Turn {
   readonly #context: PageContext;
   readonly #id: string;
   #showing = new AbortController();
-  /** What was decided without an answer, and of which state of the task, until it was looked up. */
+  /** What was decided without an answer, and of which state of the task, until the task has moved. */
   #unanswered: { asked: string; before: TaskView } | undefined;
 
   constructor(context: PageContext, id: string) {
@@ -58,7 +58,7 @@ class Turn {
       task,
       ...message === undefined ? {} : { message },
       reload: (next) => void this.show(next),
-      lookUp: (asked) => this.#lookUp(context, task, asked),
+      decisions: this.#decisions(context, task),
     });
     await this.#follow(context, task, (event) => {
       if (event.event === "spend") view.setSpend(event.data);
@@ -76,23 +76,32 @@ class Turn {
       task,
       brief,
       changes,
-      lookUp: (asked) => this.#lookUp(context, task, asked),
+      decisions: this.#decisions(context, task),
       ...message === undefined ? {} : { message },
     });
     await this.#follow(context, task, (event) => view.take(event), 0);
   }
 
-  /** What became of a decision without an answer; undefined when the page is shown anew for it. */
+  #decisions(context: PageContext, task: TaskView): Decisions {
+    return {
+      sending: () => this.#unanswered = undefined,
+      lookUp: (asked) => this.#lookUp(context, task, asked),
+    };
+  }
+
   async #lookUp({ api, signal }: PageContext, before: TaskView, asked: string): Promise<PageElement | undefined> {
     this.#unanswered = { asked, before };
+    if (signal.aborted) {
+      // The task has moved already, and the page with it.
+      if (!this.#context.signal.aborted) void this.show();
+      return undefined;
+    }
     try {
       const now = await api.task(this.#id, signal);
       // The page is shown anew already, or is another one.
       if (this.#unanswered === undefined || signal.aborted) return undefined;
-      if (!hasMoved(before, now)) {
-        this.#unanswered = undefined;
-        return foundOutcome(asked, before, now);
-      }
+      // It may still be on its way: what becomes of it then is said, too.
+      if (!hasMoved(before, now)) return foundOutcome(asked, before, now);
       void this.show();
       return undefined;
     } catch (error) {

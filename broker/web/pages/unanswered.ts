@@ -10,6 +10,14 @@ import { shownLine } from "./hidden.ts";
 import { notice } from "./page.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 
+/** The decisions that a page sends about its task. */
+export interface Decisions {
+  /** Called before one is sent: an earlier one is of no interest any more. */
+  sending(): void;
+  /** Looks up what became of one without an answer; undefined when the page is shown anew for it. */
+  lookUp(asked: string): Promise<PageElement | undefined>;
+}
+
 /** Whether a request failed without an answer. */
 export function isUnknown(error: unknown): boolean {
   return error instanceof ApiError && error.status === 0;

@@ -243,11 +243,17 @@ export class Pages {
   /** A tab of its own that shows a path of the pages; `code` stands in the place of a new one, null for none. */
   async visit(path: string, options: BrowserContextOptions & { code?: string | null } = {}): Promise<Page> {
     const { code, ...context_options } = options;
+    const given = `${this.origin}${path}${code === null ? "" : `#code=${code}`}`;
+    return await this.open(code === undefined ? () => this.address(path) : given, context_options);
+  }
+
+  /** A tab of its own that shows an address, which is asked for each time that it is gone to. */
+  async open(address: string | (() => Promise<string>), options: BrowserContextOptions = {}): Promise<Page> {
     const context: BrowserContext = await this.#browser.newContext({
       viewport: { width: 1360, height: 900 },
       locale: "en-GB",
       reducedMotion: "reduce",
-      ...context_options,
+      ...options,
     });
     context.setDefaultTimeout(PAGE_TIMEOUT_MS);
     const page = await context.newPage();
@@ -259,8 +265,7 @@ export class Pages {
       if (text.endsWith("net::ERR_NETWORK_CHANGED")) changed = true;
       else if (message.type() === "error" || message.type() === "warning") this.complaints.push(text);
     });
-    const given = `${this.origin}${path}${code === null ? "" : `#code=${code}`}`;
-    const go = async () => await page.goto(code === undefined ? await this.address(path) : given);
+    const go = async () => await page.goto(typeof address === "string" ? address : await address());
     await go();
     while (changed) {
       changed = false;
