@@ -118,7 +118,7 @@ export const CONTROL_PROMISES: readonly CommonPromise[] = [
       const code = codeOf(await broker.client.uiUrl());
       for (const wrong of wrongBearers(code).filter((bearer) => bearer !== undefined)) {
         const status = await broker.status("POST /session", [`Authorization: ${wrong}`], { port });
-        trial.expect(`a session with ${wrong.replaceAll(/[0-9a-f]{16,}/gi, "...")}`, status, 401);
+        trial.expect(`a session with ${wrong.replaceAll(/\w{16,}/g, "...")}`, status, 401);
       }
       trial.expect("a code on broker.addr", await begin(code, { port: addr }), 403);
       trial.expect("a code on the socket", await begin(code, {}), 403);
@@ -133,7 +133,7 @@ export const CONTROL_PROMISES: readonly CommonPromise[] = [
       trial.controlEquals("a session", await broker.status("GET /tasks", token, { port }), 200);
       trial.controlEquals("its end", await broker.status("POST /session/end", token, { port }), 204);
       trial.expect("a session that has ended", await broker.status("GET /tasks", token, { port }), 401);
-      trial.control("a code that was not used before", begun === 1);
+      trial.control("a code that was not used before", begun > 0);
     },
   },
   {

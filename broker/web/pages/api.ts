@@ -49,7 +49,7 @@ const BASES_MS = 300_000;
 const PULSE_MS = 4_000;
 /** A stream on which nothing comes for so long is dead: the broker sends pings. */
 const STREAM_IDLE_MS = 2 * PING_MS + 10_000;
-/** Milliseconds for the answer to a decision, and how long the broker may be silent meanwhile. */
+/** Milliseconds for the answer to a decision, and how long the broker may be silent to other requests meanwhile. */
 const DECIDE_MS = 60_000;
 const SILENT_MS = 2_000;
 /** Refusals of a moment. */
@@ -224,9 +224,9 @@ export class Api {
       clearTimeout(timer);
       timer = setTimeout(() => late.abort(), deadline_ms);
     };
-    const silent = setInterval(() => {
-      if (unless_silent && (this.#link.silence?.lost_ms ?? 0) > SILENT_MS) late.abort();
-    }, 500);
+    const silent = unless_silent
+      ? setInterval(() => (this.#link.silence?.lost_ms ?? 0) > SILENT_MS && late.abort(), SILENT_MS / 4)
+      : undefined;
     try {
       const answer = await fetch(path, {
         ...init,
@@ -277,11 +277,13 @@ async function again<T>(ask: () => Promise<T>, signal?: AbortSignal): Promise<T>
 
 async function pause(ms: number, signal?: AbortSignal | null): Promise<void> {
   await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => {
+    const end = () => {
       clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
       resolve();
-    }, { once: true });
+    };
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener("abort", end);
   });
 }
 

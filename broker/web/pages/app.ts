@@ -19,7 +19,7 @@ const LINKS = [["/ui/", "Waiting"], ["/ui/history", "History"]] as const;
 const COUNT_MS = 5_000;
 /** The same in a tab that is not seen: it keeps the session. */
 const HIDDEN_COUNT_MS = 300_000;
-/** A session of which the broker has heard nothing for so long is over; what answers at its port may be another program. */
+/** A session is over after a silence of so long; what answers at its port then may be another program. */
 const OVER_MS = 30 * 60_000;
 /** A silence is shown after so long: browsers end every request when the machine's network changes. */
 const SHOWN_MS = 1_000;
@@ -149,7 +149,7 @@ class App {
   /** Says in the bar that the broker is silent, and since when; after a while also what to do. */
   #showState(): void {
     const { why, lost_ms, answered_ms } = this.#link.silence ?? { lost_ms: 0, answered_ms: 0 };
-    if (answered_ms > OVER_MS) return this.#end();
+    if (lost_ms > OVER_MS) return this.#end();
     const state = lost_ms < SHOWN_MS || why === undefined
       ? ""
       : why === "no answer"

@@ -178,6 +178,7 @@ pageTest("a trace that cannot be read is said on the task's page, which does not
   let asked = 0;
   const page = await pages.visit("/ui/");
   page.on("request", (request) => void (request.url().endsWith("/events") && asked++));
+  await page.getByRole("heading", { name: "Waiting for approval" }).waitFor();
   await page.goto(`${pages.origin}/ui/tasks/${task.id}`);
   const alert = page.locator("[role=alert]");
   await alert.waitFor();
