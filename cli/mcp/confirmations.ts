@@ -10,6 +10,7 @@ import type { CallableOp, OpAnswer } from "../../lib/protocol/messages.ts";
 import { parseArgs } from "../../lib/protocol/parse_args.ts";
 import { type BranchName, DEFAULT_BRANCH } from "../../lib/store/names.ts";
 import type { BranchStatus } from "../../lib/store/results.ts";
+import { formatLevels, parseLevels } from "../../lib/store/retention.ts";
 import { plural } from "../../lib/text/plural.ts";
 import type { Operations } from "../plan/operations.ts";
 
@@ -70,6 +71,7 @@ interface Lossy {
   safety_ttl_ms?: number;
   force?: boolean;
   ttl_ms?: number | null;
+  keep?: string | null;
 }
 
 /** What a call would take from a branch for good; undefined for nothing. */
@@ -93,10 +95,21 @@ const LOSS = {
   undo: MOVES,
   checkout: ({ force }, { state }) =>
     force === true ? `it is ${state}, and edits in its file that no checkpoint has would be gone for good` : undefined,
-  touch: ({ ttl_ms }, status) =>
-    typeof ttl_ms === "number" && ttl_ms < (status.ttl_ms ?? Infinity)
-      ? `${standing(status)}, would be removed when ${ttl_ms} ms are over, sooner than now`
-      : undefined,
+  touch: ({ ttl_ms, keep }, status) => {
+    const sooner = typeof ttl_ms === "number" && ttl_ms < (status.ttl_ms ?? Infinity);
+    // Which of two lists of levels keeps more depends on the points: a person decides about each change.
+    const fewer = keep !== undefined && levelsOf(keep) !== levelsOf(status.keep);
+    const losses = [
+      ...sooner ? [`${standing(status)}, would be removed when ${ttl_ms} ms are over, sooner than now`] : [],
+      ...fewer
+        ? [
+          `of the points of its past${counted(status)}, kept so far as ${shown(status.keep)} says, those would be ` +
+          `gone for good that ${shown(keep)} does not keep`,
+        ]
+        : [],
+    ];
+    return losses.length === 0 ? undefined : losses.join("; and ");
+  },
 } satisfies Partial<Record<CallableOp, LossOf>>;
 
 /** An operation that takes two calls, always or with some arguments. */
@@ -108,8 +121,9 @@ export function isConfirmed(op: CallableOp): op is ConfirmedOp {
 
 /** Whether the arguments alone leave it open that something is lost. */
 function mayLose(args: Lossy): boolean {
-  const { safety, safety_ttl_ms, force, ttl_ms } = args;
-  return safety === false || safety_ttl_ms !== undefined || force === true || typeof ttl_ms === "number";
+  const { safety, safety_ttl_ms, force, ttl_ms, keep } = args;
+  return safety === false || safety_ttl_ms !== undefined || force === true || typeof ttl_ms === "number" ||
+    keep !== undefined;
 }
 
 /** The branch that loses. */
@@ -131,4 +145,17 @@ async function statusOf(ops: Pick<Operations, "call">, name: BranchName): Promis
 function standing({ txid, checkpoints, state }: BranchStatus): string {
   const names = checkpoints.length === 0 ? "" : `, with ${plural(checkpoints.length, "checkpoint")}`;
   return `it is ${state} and at transaction ${txid}${names}; that, and edits that no checkpoint has`;
+}
+
+/** One text for each list of levels, and for the store's. */
+function levelsOf(keep: string | null | undefined): string | undefined {
+  return typeof keep === "string" ? formatLevels(parseLevels(keep)) : undefined;
+}
+
+function shown(keep: string | null | undefined): string {
+  return typeof keep === "string" ? `"${keep}"` : "the store's setting";
+}
+
+function counted({ history_points }: BranchStatus): string {
+  return history_points === undefined ? "" : ` (${history_points} now)`;
 }

@@ -9,9 +9,17 @@ class OneBranch {
   txid = 3;
   readonly destroyed: object[] = [];
   ttl_ms: number | undefined;
+  keep: string | undefined;
   readonly call = ((op: string, args: object) => {
     if (op !== "status") this.destroyed.push(args);
-    const branch = { lineage: "a", txid: this.txid, checkpoints: [{}, {}], state: "idle", ttl_ms: this.ttl_ms };
+    const branch = {
+      lineage: "a",
+      txid: this.txid,
+      checkpoints: [{}, {}],
+      state: "idle",
+      ttl_ms: this.ttl_ms,
+      keep: this.keep,
+    };
     return Promise.resolve(op === "status" ? { branch } : { db: "shop", branch: "try" });
   }) as unknown as Operations["call"];
 }
@@ -79,13 +87,13 @@ const LOSSY: [ConfirmedOp, object, object[]][] = [
   ["reset", {}, [{ safety: false }, { safety_ttl_ms: 1 }]],
   ["undo", {}, [{ safety: false }, { safety_ttl_ms: 1 }]],
   ["checkout", {}, [{ force: true }]],
-  ["touch", { ttl_ms: 90 }, [{ ttl_ms: 89 }]],
+  ["touch", { ttl_ms: 90, keep: "24h" }, [{ ttl_ms: 89 }, { keep: "none" }, { keep: "1h" }, { keep: null }]],
 ];
 
 Deno.test("what can lose something takes two calls, and what cannot takes one", async () => {
   for (const [op, fields, lossy] of LOSSY) {
     const [ops, confirmations] = [new OneBranch(), new Confirmations(random)];
-    ops.ttl_ms = 90;
+    [ops.ttl_ms, ops.keep] = [90, "1d"];
     await confirmations.run(op, ops, { ...CALL, ...fields });
     assertEquals(ops.destroyed.length, 1, op);
     for (const more of lossy) {
