@@ -40,12 +40,12 @@ export function checkToken(request: Request, listener: ListenerPolicy): PageSess
 }
 
 /** Headers by which a program in between names its client: every peer is a local one then. */
-const FORWARDING = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+const FORWARDING = /^(?:forwarded|via|x-real-ip|x-client-ip|x-forwarded-.*)$/;
 
 export function checkAdmin(request: Request, listener: ListenerPolicy, peer: Deno.Addr): void {
   if (listener.kind !== "addr") return;
   const local = (peer.transport === "tcp" && isLocalPeer(peer.hostname)) &&
-    !FORWARDING.some((name) => request.headers.has(name));
+    ![...request.headers.keys()].some((name) => FORWARDING.test(name));
   if (local) return;
   throw new RequestRefused(403, "denied", "Cannot offer /admin to another machine", {
     hint: "Ask over the unix socket, or from the broker's own machine without a proxy in between",

@@ -55,4 +55,6 @@ export const REMOTE_PEERS: readonly string[] = words(
 );
 
 /** Headers by which a proxy names its client. */
-export const FORWARDING_FIELDS: readonly string[] = words("forwarded x-forwarded-for via x-real-ip x-forwarded-host");
+export const FORWARDING_FIELDS: readonly string[] = words(
+  "forwarded x-forwarded-for via x-real-ip x-forwarded-host x-forwarded-proto x-forwarded-port x-forwarded-server X-Client-IP",
+);
