@@ -5,6 +5,7 @@
  * Requests of a connection are answered one at a time. What comes during an answer waits, at most one chunk of it.
  */
 
+import type { IncomingMessage } from "node:http";
 import { Duplex } from "node:stream";
 import type { Clock } from "../clock.ts";
 import { concat } from "../concat.ts";
@@ -45,6 +46,7 @@ export class ConnectionStream extends Duplex {
   #request_at_ms: number;
   #endless = false;
   #writing_since_ms: number | undefined;
+  #reading = false;
   #dropped_bytes = 0;
   /** Requests that have come and are not answered; the last of them. */
   #requests = 0;
@@ -77,6 +79,18 @@ export class ConnectionStream extends Duplex {
   /** When what it does began, on the server's clock: of an idle connection, since when it is idle. */
   get since_ms(): number {
     return this.#phase_at_ms;
+  }
+
+  /**
+   * Since when, on the server's clock, the peer has not taken what is written to it, or has kept the rest of a request
+   * back; undefined while this side is at work.
+   *
+   * @param request The request that is served.
+   */
+  peerLateSince(request: Pick<IncomingMessage, "complete"> | undefined): number | undefined {
+    if (this.#writing_since_ms !== undefined) return this.#writing_since_ms;
+    const lacks = this.#phase === "body" && this.#reading && request?.complete === false;
+    return lacks ? this.#phase_at_ms : undefined;
   }
 
   /** Answers a request whose head has come, once those before it are answered. */
@@ -161,7 +175,11 @@ export class ConnectionStream extends Duplex {
     const buffer = new Uint8Array(CHUNK_BYTES);
     try {
       if ("setNoDelay" in this.conn) (this.conn as Deno.TcpConn).setNoDelay(true);
-      for (let count = await this.conn.read(buffer); count !== null; count = await this.conn.read(buffer)) {
+      for (;;) {
+        this.#reading = true;
+        const count = await this.conn.read(buffer);
+        this.#reading = false;
+        if (count === null) break;
         if (this.#phase === "response") await this.#answered.promise;
         if (this.#phase === "linger") {
           this.#dropped_bytes += count;

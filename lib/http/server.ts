@@ -2,9 +2,10 @@
  * The HTTP server of both daemons: bounds connections, requests and time on every listener, and survives a lack of
  * descriptors. The end waits a bounded time for answers that are on their way.
  *
- * Where a bound is reached, the connection that has been idle the longest gives way to a new one, so that no
- * client takes every place by opening connections and asking for nothing. A connection counts as its address's until the server
- * assigns it to an owner: on loopback, many tasks and other users share an address.
+ * Where a bound is reached, the connection that has been idle the longest gives way to a new one, and when none is idle
+ * one whose peer keeps the rest of a request back, or does not take its answer: so no client takes every place without
+ * asking for something. A connection counts as its address's until the server assigns it to an owner: on loopback, many
+ * tasks and other users share an address.
  *
  * node:http reads and writes HTTP directly on the connections that are accepted here: there is no second socket that
  * another process could reach, and a client is known by the connection itself. Deno.serve has no deadlines, and node:http's
@@ -21,14 +22,16 @@ import { ConnectionStream, HTTP_TIMEOUTS, type HttpTimeouts } from "./connection
 import { hasBody, type HttpExchange } from "./node_messages.ts";
 
 /**
- * At most this many connections of a listener at once unless there is another bound. While none of them is idle, further
- * ones are closed at once.
+ * At most this many connections of a listener at once unless there is another bound. While none of them can give way,
+ * further ones are closed at once.
  */
 export const MAX_HTTP_CONNECTIONS = 2_048;
 const MAX_HEAD_BYTES = 64 << 10;
 /** How long the end waits for clients to take their answers. */
 const LAST_ANSWERS_MS = 2_000;
 const TICK_MS = 250;
+/** How long a peer may stop in the middle of a request or an answer before another client may have its place. */
+const LATE_MS = 1_000;
 /** Turns of the event loop in which what has come of open connections is read, before one of them is taken for idle. */
 const READ_TURNS = 4;
 
@@ -60,6 +63,8 @@ interface Connection<Via> {
   /** Whose it is: an address, until it is assigned. */
   owner: string;
   assigned: boolean;
+  /** The request that is served. */
+  request?: IncomingMessage;
 }
 
 export class BoundedServer<Via> {
@@ -207,16 +212,28 @@ export class BoundedServer<Via> {
     return (this.#shares.get(owner) ?? 0) >= (this.#options.max_share ?? Infinity);
   }
 
-  /** Ends the one that has been idle the longest of the connections that `counts`; false when none of them is idle. */
+  /**
+   * Ends the one of the connections that `counts` which has been idle the longest, or else whose peer has been late the
+   * longest; false when there is none.
+   */
   #endIdle(counts: (connection: Connection<Via>) => boolean): boolean {
-    let oldest: ConnectionStream | undefined;
+    let idle: ConnectionStream | undefined;
+    let late: ConnectionStream | undefined;
+    let late_since_ms = Infinity;
+    const by_ms = this.#options.clock.monotonic() - LATE_MS;
     for (const [stream, connection] of this.#connections) {
-      if (!stream.idle || !counts(connection)) continue;
-      if (oldest === undefined || stream.since_ms < oldest.since_ms) oldest = stream;
+      if (!counts(connection)) continue;
+      if (stream.idle) {
+        if (idle === undefined || stream.since_ms < idle.since_ms) idle = stream;
+        continue;
+      }
+      const since_ms = stream.peerLateSince(connection.request) ?? Infinity;
+      if (since_ms <= by_ms && since_ms < late_since_ms) [late, late_since_ms] = [stream, since_ms];
     }
-    if (oldest === undefined) return false;
-    this.#forget(oldest);
-    oldest.destroy();
+    const given = idle ?? late;
+    if (given === undefined) return false;
+    this.#forget(given);
+    given.destroy();
     return true;
   }
 
@@ -247,6 +264,7 @@ export class BoundedServer<Via> {
   async #serve(incoming: IncomingMessage, outgoing: ServerResponse, stream: ConnectionStream): Promise<void> {
     const connection = this.#connections.get(stream);
     if (connection === undefined) return;
+    connection.request = incoming;
     const closed = new Promise<void>((resolve) => outgoing.once("close", resolve));
     // What comes of a client that is gone is known by the end of its connection.
     outgoing.on("error", () => {});

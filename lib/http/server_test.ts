@@ -334,6 +334,59 @@ Deno.test("at a listener's bound clients without an owner give way first, and bu
     await once(() => [...held, last].every(({ text }) => text.includes("200 OK")));
   }));
 
+/** The head of a request whose body never comes. */
+const HALF = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nh";
+
+/** A server of 4 connections, which reads a body whole before it answers. */
+async function withBodies(
+  test: (at: { listener: VirtualListener; clock: VirtualClock }) => Promise<void>,
+): Promise<void> {
+  const clock = new VirtualClock();
+  const server = new BoundedServer<void>({
+    clock,
+    max_connections: 4,
+    serve: serveFetch({
+      answer: async (request) => new Response(`${(await request.text()).length} bytes`),
+      failed: () => new Response(null, { status: 500 }),
+    }),
+  });
+  const listener = new VirtualListener();
+  server.over(listener, undefined);
+  try {
+    await test({ listener, clock });
+  } finally {
+    const closed = server.close(0);
+    // What a client keeps back is waited for, on this clock.
+    while (server.connections > 0) {
+      clock.advance(1_000);
+      await turns();
+    }
+    await closed;
+  }
+}
+
+Deno.test("who keeps back the rest of their requests keeps no one out for more than a second", () =>
+  withBodies(async ({ listener, clock }) => {
+    const halves = Array.from({ length: 4 }, () => listener.connect(LOOPBACK));
+    for (const half of halves) half.send(HALF);
+    await turns();
+    clock.advance(999);
+    // Until then a request may be on its way.
+    const refused = listener.connect(LOOPBACK);
+    await once(() => refused.closed);
+    assertEquals(halves.filter(({ closed }) => closed), []);
+    clock.advance(1);
+    for (let count = 0; count < 2; count++) {
+      const client = listener.connect(LOOPBACK);
+      client.send(GET);
+      await once(() => client.text.includes("0 bytes"));
+    }
+    // An idle one goes first, so that the second client has the place of the first.
+    assertEquals(halves.map(({ closed }) => closed), [true, false, false, false]);
+    for (const half of halves.slice(1)) half.send("alf done");
+    await once(() => halves.slice(1).every(({ text }) => text.includes("9 bytes")));
+  }));
+
 Deno.test("what ended leaves no count behind", () =>
   withShares({ max_connections: 3, max_share: 2 }, async ({ listener }) => {
     for (let round = 0; round < 50; round++) {
