@@ -12,11 +12,14 @@ import { checkSocketPath, type LaunchContext } from "./locations.ts";
 
 /** The commands that report what another user could decide about. */
 const EXAMINING: ReadonlySet<string> = new Set(["doctor", "setup"]);
+/** The commands that make `~/.taskd` and write into it, whatever its settings say. */
+const MAKING: ReadonlySet<string> = new Set(["init", "setup"]);
 
 /**
  * Resolves the broker's socket, and for the commands that work with them the settings.
  *
- * @throws {TaskdError} `invalid_config` with the file and line, or the variable; for a client that names a socket with
+ * @throws {TaskdError} `denied` when another user could decide what is there; `invalid_config` with the file and line, or
+ * the variable; for a client that names a socket with
  * `--socket` nothing is read, so that a task can be stopped in spite of a broken file.
  */
 export async function brokerPlace(
@@ -28,6 +31,7 @@ export async function brokerPlace(
   const named = typeof flags.socket === "string" ? flags.socket : undefined;
   if (named !== undefined) checkSocketPath(named);
   if (spec.uses !== "home" && named !== undefined) return { home, socket: named };
+  if (MAKING.has(spec.name)) requireTrusted(`${home}/.taskd`, "home");
   // Each is a good part of a client's start, and is loaded only by who needs it.
   const { loadSettings } = await import("../../broker/settings/load.ts");
   const hostOf = async (settings: Settings | undefined) => {

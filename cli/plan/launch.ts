@@ -5,6 +5,7 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { exists } from "../../lib/fs.ts";
+import { requireTrusted } from "../../lib/trusted_path.ts";
 import { checkSocketPath, DEFAULT_STORE, isBucket, type LaunchContext, storeDirectory } from "./locations.ts";
 import type { CommandSpec } from "./command_spec.ts";
 import type { FlagValue, Plan, Route, S3Plan } from "./plan.ts";
@@ -28,6 +29,9 @@ export async function planCall(
     return { ...plan, ...NO_STORE, positionals: { ...positionals, ...places }, ...s3 };
   }
   const place = await storePlace(String(flags.store), flags, context);
+  // What nobody has named is used only where no other user could have put it.
+  const unnamed = place.s3 === undefined ? flags.store === DEFAULT_STORE : typeof flags.workspace !== "string";
+  if (unnamed) requireTrusted(`${context.home}/.taskd`, "home");
   const others = spec.flags.filter(({ kind }) => kind === "store").map(({ name }) => name);
   const { places, ...s3 } = await placeStores(others, flags, { flags, context, s3: place.s3 });
   const named = typeof flags.socket === "string" ? flags.socket : undefined;

@@ -103,3 +103,46 @@ for (const foreign of ["folder", "socket"] as const) {
       }),
   });
 }
+
+/** A home directory whose `~/.taskd` another user has made, or in which others could exchange it. */
+async function withForeignHome(
+  foreign: "folder" | "home",
+  test: (taskd: (...words: string[]) => Promise<{ code: number; stderr: string }>, directory: string) => Promise<void>,
+): Promise<void> {
+  await using place = await makePlace();
+  const home = `${place.base}/home`;
+  const directory = `${home}/.taskd`;
+  Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
+  if (foreign === "folder") Deno.chownSync(directory, STRANGER, STRANGER);
+  else Deno.chmodSync(home, 0o777);
+  const { DENO_DIR = `${Deno.env.get("HOME")}/.cache/deno` } = Deno.env.toObject();
+  const env = { HOME: home, TMPDIR: place.base, XDG_RUNTIME_DIR: "", BSTORE_STORE: "", DENO_DIR };
+  await test((...words) => place.taskdIn(env, ...words), directory);
+}
+
+for (const foreign of ["folder", "home"] as const) {
+  const what = foreign === "folder" ? "a ~/.taskd of another user" : "a ~/.taskd that others could exchange";
+  Deno.test({
+    name: `${what} is refused by every command that uses it unnamed${IGNORED}`,
+    ignore: IGNORED !== "",
+    fn: () =>
+      withForeignHome(foreign, async (taskd, directory) => {
+        const calls = [
+          ["init"],
+          ["setup", "--yes", "--runtime", "deno"],
+          ["create", "shop"],
+          ["branches"],
+          ["mcp"],
+          ["serve"],
+          ["start"],
+          ["branches", "--store", "s3://bucket/prefix"],
+        ];
+        for (const words of calls) {
+          const { code, stderr } = await taskd(...words);
+          assertEquals(code === 0, false, words.join(" "));
+          assertStringIncludes(stderr, foreign === "folder" ? `belongs to another user (${STRANGER})` : "(mode 0777)");
+        }
+        assertEquals([...Deno.readDirSync(directory)], []);
+      }),
+  });
+}
