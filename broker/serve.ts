@@ -346,7 +346,7 @@ async function openEngine(
 
 /** Loaded when it is needed: a test that brings its own runtime looks for no program of the host. */
 async function openConfiguredRuntime(
-  { home, env, clock, signal, resolved: { settings }, log }: Host,
+  { home, env, clock, signal, programs, resolved: { settings }, log }: Host,
 ): Promise<SandboxRuntime> {
   const { openRuntime } = await import("./sandbox/open_runtime.ts");
   return await openRuntime({
@@ -357,6 +357,7 @@ async function openConfiguredRuntime(
     deno_cache_dir: denoCache(home, env),
     clock,
     onWarning: (message) => log("warn", "runtime", message),
+    places: programs,
     signal,
   });
 }

@@ -7,6 +7,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { runProcess } from "../../lib/process.ts";
 import { shellWord } from "../../lib/text/shell_word.ts";
 import { type GitCredentials, isSshCommand } from "./credentials.ts";
+import { SEARCHED } from "./git.ts";
 
 const DEADLINE_MS = 10_000;
 const MAX_BYTES = 256 << 10;
@@ -55,7 +56,7 @@ async function sshSettings(
   const { stdout } = await runProcess("/bin/sh", {
     // As git starts it.
     args: ["-c", `${command} -G ${[...options, host].map(shellWord).join(" ")}`],
-    env: { PATH: "/usr/local/bin:/usr/bin:/bin", ...env, LC_ALL: "C" },
+    env: { PATH: SEARCHED, ...env, LC_ALL: "C" },
     cwd: "/",
     deadline_ms: DEADLINE_MS,
     max_bytes: MAX_BYTES,

@@ -21,6 +21,8 @@ import { INSTALL_GIT, parseGitVersion } from "./min_version.ts";
 
 /** Where git may be, most usual place first. Absolute: a PATH may lead into a work tree. */
 export const GIT_PATHS: readonly string[] = ["/usr/bin/git", "/usr/local/bin/git", "/opt/homebrew/bin/git"];
+/** Where git looks for ssh and for credential helpers. */
+export const SEARCHED = "/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin";
 
 /** A git directory, and what a command works on beside it. */
 export interface GitRepository {
@@ -208,7 +210,7 @@ export class Git {
       limits: { ...LIMITS, ...options.limits },
       env: {
         // Credential helpers are looked for here, too.
-        PATH: "/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin",
+        PATH: SEARCHED,
         LC_ALL: "C",
         HOME: this.home,
         GIT_CONFIG_NOSYSTEM: "1",
@@ -266,5 +268,6 @@ function findGit(places = GIT_PATHS): string {
       // Not here.
     }
   }
-  throw new TaskdError("not_found", `Cannot find git in ${places.join(", ")}`, { hint: "Install git" });
+  const where = places.length === 0 ? "a place where no other user could exchange it" : places.join(", ");
+  throw new TaskdError("not_found", `Cannot find git in ${where}`, { hint: "Install git, or run taskd doctor" });
 }

@@ -1,12 +1,12 @@
 /**
  * The host's programs that the broker calls: where they may be, and one way to ask them something short. What is allowed
- * to run is named by its whole path: fixed places, and for a few programs what PATH leads to at the start, where it can
- * be trusted.
+ * to run is named by its whole path: fixed places, and for a few programs what PATH leads to at the start. None is used
+ * that another user of the machine could exchange.
  */
 
 import { words } from "../../lib/text/words.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
-import { lstatIfPresent } from "../../lib/fs.ts";
+import { fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
 import { runProcess } from "../../lib/process.ts";
 import { GIT_PATHS } from "../git/git.ts";
 import { GH_PATHS } from "../git/gh.ts";
@@ -54,23 +54,66 @@ const MAX_LINKS = 40;
 /** Mode of a folder in which no one removes or renames what is another's. */
 const STICKY = 0o1000;
 
-/** {@linkcode PROGRAM_PATHS}, and behind them what `path` leads to and only root or the user `uid` can exchange. */
-export function programPlaces(path: string | undefined, uid: number | null): typeof PROGRAM_PATHS {
+/** Groups whose members administer the machine, and so can be anyone: of macOS `admin` too, which Homebrew's folders have. */
+const ADMINISTRATORS: ReadonlySet<number | null> = new Set(Deno.build.os === "darwin" ? [0, 80] : [0]);
+
+/**
+ * Those of {@linkcode PROGRAM_PATHS}, and behind them what `path` leads to, that only root, the user `uid` and members of
+ * {@linkcode ADMINISTRATORS} can exchange.
+ */
+export function programPlaces(
+  path: string | undefined,
+  uid: number | null,
+  fixed: typeof PROGRAM_PATHS = PROGRAM_PATHS,
+): typeof PROGRAM_PATHS {
   // Not what is below the working directory, nor an empty entry, which means that too.
   const folders = (path ?? "").split(":").filter((folder) => folder.startsWith("/"));
-  const more = ALSO_IN_PATH.map((name) => {
-    const found = folders.map((folder) => `${folder.replace(/\/+$/, "")}/${name}`).filter((at) => isTrusted(at, uid));
-    return [name, [...new Set([...PROGRAM_PATHS[name], ...found])]] as const;
+  const places = Object.entries(fixed).map(([name, paths]) => {
+    const more = ALSO_IN_PATH.some((other) => other === name)
+      ? folders.map((folder) => `${folder.replace(/\/+$/, "")}/${name}`).filter((at) => isTrusted(at, uid))
+      : [];
+    return [name, [...new Set([...paths.filter((at) => !isExchangeable(at, uid)), ...more])]];
   });
-  return { ...PROGRAM_PATHS, ...Object.fromEntries(more) };
+  return Object.fromEntries(places);
+}
+
+/** Programs at {@linkcode PROGRAM_PATHS} that are there and not used, since another user could exchange them. */
+export function exchangeablePrograms(uid: number | null, fixed: typeof PROGRAM_PATHS = PROGRAM_PATHS): string[] {
+  return Object.values(fixed).flat().filter((path) => isFile(path) && isExchangeable(path, uid));
+}
+
+/** Whether another user could put a program at a fixed place, or exchange the one that is there. */
+function isExchangeable(path: string, uid: number | null): boolean {
+  return visit(path, uid, ADMINISTRATORS) === "exchangeable";
 }
 
 /**
- * Whether a program is there that no one but root and `uid` can exchange, and no repository has brought: every folder,
- * link and file on the way belongs to one of them; none can be written by others; none is in a work tree of git, or in a
- * folder of packages, whose programs PATH has where npm starts this.
+ * Whether a program is there that no one but root and `uid` can exchange, and no repository has brought: it is not in a
+ * work tree of git, nor in a folder of packages, whose programs PATH has where npm starts this.
  */
 function isTrusted(path: string, uid: number | null): boolean {
+  const brought = (at: string, name: string) => name === "node_modules" || lstatIfPresent(`${at}/.git`) !== undefined;
+  if (visit(path, uid, new Set(), brought) !== "own") return false;
+  try {
+    const { isFile, mode } = Deno.statSync(path);
+    return isFile && ((mode ?? 0) & 0o111) !== 0;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Follows a path from the root: it is `own` when every folder, link and file on the way belongs to root or `uid`, and
+ * others can write none, nor a group beside `groups`. What is not there is `missing` where no one else could make it.
+ *
+ * @param refused Folders that do not count, by their path and name.
+ */
+function visit(
+  path: string,
+  uid: number | null,
+  groups: ReadonlySet<number | null>,
+  refused: (at: string, name: string) => boolean = () => false,
+): "own" | "missing" | "exchangeable" {
   const left = path.split("/").reverse();
   let [at, links, shared] = ["", 0, false];
   try {
@@ -83,11 +126,11 @@ function isTrusted(path: string, uid: number | null): boolean {
         continue;
       }
       const info = Deno.lstatSync(`${at}/${name}`);
-      if (info.uid !== 0 && info.uid !== uid) return false;
+      if (info.uid !== 0 && info.uid !== uid) return "exchangeable";
       // In a folder that others write, such as /tmp, a file may be another name of any; a folder cannot.
-      if (shared && !info.isDirectory) return false;
+      if (shared && !info.isDirectory) return "exchangeable";
       if (info.isSymlink) {
-        if (++links > MAX_LINKS) return false;
+        if (++links > MAX_LINKS) return "exchangeable";
         const target = Deno.readLinkSync(`${at}/${name}`);
         if (target.startsWith("/")) at = "";
         left.push(...target.split("/").reverse());
@@ -95,14 +138,13 @@ function isTrusted(path: string, uid: number | null): boolean {
       }
       at = `${at}/${name}`;
       const mode = info.mode ?? 0;
-      shared = (mode & 0o022) !== 0;
-      if (shared && (!info.isDirectory || (mode & STICKY) === 0)) return false;
-      if (info.isDirectory && (name === "node_modules" || lstatIfPresent(`${at}/.git`) !== undefined)) return false;
+      shared = (mode & (groups.has(info.gid) ? 0o002 : 0o022)) !== 0;
+      if (shared && (!info.isDirectory || (mode & STICKY) === 0)) return "exchangeable";
+      if (info.isDirectory && refused(at, name)) return "exchangeable";
     }
-    const { isFile, mode } = Deno.statSync(at);
-    return isFile && ((mode ?? 0) & 0o111) !== 0;
-  } catch {
-    return false;
+    return "own";
+  } catch (error) {
+    return fileErrorCode(error) === "not_found" && !shared ? "missing" : "exchangeable";
   }
 }
 

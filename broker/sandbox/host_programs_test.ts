@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { lchownSync } from "node:fs";
-import { PROGRAM_PATHS, programPlaces } from "./host_programs.ts";
+import { exchangeablePrograms, PROGRAM_PATHS, programPlaces } from "./host_programs.ts";
 
 /** Beyond all that a machine gives its users. */
 const STRANGER = 2 ** 30;
@@ -32,10 +32,21 @@ class Ground {
     else this.uid = STRANGER;
   }
 
+  /** Lets a group write that is not root's: of root's folders one without members, of others their own. */
+  share(path: string): void {
+    if (this.own === 0) lchownSync(`${this.root}/${path}`, 0, STRANGER);
+    Deno.chmodSync(`${this.root}/${path}`, 0o775);
+  }
+
   [Symbol.dispose](): void {
     Deno.removeSync(this.root, { recursive: true });
   }
 }
+
+/** No fixed places. */
+const NOWHERE = Object.fromEntries(
+  Object.keys(PROGRAM_PATHS).map((name) => [name, []]),
+) as unknown as typeof PROGRAM_PATHS;
 
 /** The folder `bin` with git, then what a case changes. */
 const within = (change: (at: Ground) => void, mode?: number) => (at: Ground) => {
@@ -129,7 +140,7 @@ for (const [trusted, cases] of [[true, TRUSTED], [false, UNTRUSTED]] as const) {
       lay(at);
       const path = folder.replace("<root>", at.root);
       const found = trusted ? [`${path.replace(/\/+$/, "")}/git`] : [];
-      assertEquals(programPlaces(path, at.uid).git, [...PROGRAM_PATHS.git, ...found], what);
+      assertEquals(programPlaces(path, at.uid, NOWHERE).git, found, what);
     }
   });
 }
@@ -140,11 +151,56 @@ Deno.test("git, gh and notify-send alone are taken from PATH, in its order, afte
     at.folder(folder);
     for (const name of Object.keys(PROGRAM_PATHS)) at.program(`${folder}/${name}`);
   }
-  const places = programPlaces(`${at.root}/one:/usr/bin:${at.root}/two:${at.root}/one`, at.uid);
-  for (const [name, fixed] of Object.entries(PROGRAM_PATHS)) {
+  const usual = { ...NOWHERE, git: [`${at.root}/usual/git`], podman: [`${at.root}/usual/podman`] };
+  const places = programPlaces(`${at.root}/one:/nowhere:${at.root}/two:${at.root}/one`, at.uid, usual);
+  for (const [name, fixed] of Object.entries(usual)) {
     const more = ["git", "gh", "notify-send"].includes(name)
       ? ["one", "two"].map((at_) => `${at.root}/${at_}/${name}`)
       : [];
     assertEquals(places[name as keyof typeof places], [...fixed, ...more], name);
+  }
+});
+
+/** What may lie at a fixed place, `<root>/bin/git`. */
+const FIXED: [what: string, lay: (at: Ground) => void][] = [
+  ["nothing, in an own folder", (at) => at.folder("bin")],
+  ["no folder", nothing],
+  ["a program", within(nothing)],
+  ["a link to a program", linked("../other/git-2", (at) => (at.folder("other"), at.program("other/git-2")))],
+  ["a program of a repository of the operator's own", (at) => (within(nothing)(at), at.folder(".git"))],
+];
+const EXCHANGEABLE: typeof FIXED = [
+  ["a program of another", within((at) => at.give("bin/git"))],
+  ["a program in a folder of another", within((at) => at.give("bin"))],
+  ["a link of another", linked("other", (at) => (at.program("bin/other"), at.give("bin/git")))],
+  ["a program that all write", within((at) => Deno.chmodSync(`${at.root}/bin/git`, 0o757))],
+  ["a program in a folder that all write", within(nothing, 0o757)],
+  ["a program in a folder that all share", within(nothing, 0o1777)],
+  ["a program in a folder that a group writes", within((at) => at.share("bin"))],
+];
+const EMPTY: typeof FIXED = [
+  ["nothing, in a folder that all write", (at) => at.folder("bin", 0o777)],
+  ["nothing, in a folder that all share", (at) => at.folder("bin", 0o1777)],
+];
+
+Deno.test("a program at a fixed place that another user could put there or exchange does not count", () => {
+  for (
+    const [kept, named, cases] of [[true, false, FIXED], [false, true, EXCHANGEABLE], [false, false, EMPTY]] as const
+  ) {
+    for (const [what, lay] of cases) {
+      using at = new Ground(Deno.realPathSync(Deno.makeTempDirSync()));
+      lay(at);
+      const git = `${at.root}/bin/git`;
+      const fixed = { ...NOWHERE, git: [git] };
+      assertEquals(programPlaces(undefined, at.uid, fixed), { ...NOWHERE, git: kept ? [git] : [] }, what);
+      assertEquals(exchangeablePrograms(at.uid, fixed), named ? [git] : [], what);
+    }
+  }
+});
+
+Deno.test("the fixed places in the system's own folders count", () => {
+  for (const [name, paths] of Object.entries(programPlaces(undefined, Deno.uid()))) {
+    const own = PROGRAM_PATHS[name as keyof typeof PROGRAM_PATHS].filter((path) => /^(?:\/usr)?\/bin\//.test(path));
+    assertEquals(own.filter((path) => !paths.includes(path)), [], name);
   }
 });

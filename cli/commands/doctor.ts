@@ -33,6 +33,7 @@ export function examineHost(args: Args, io: Io): Promise<HostCheck[]> {
     ask: asking(args, io.signal),
     askGh: asking(args, io.signal, { credentials: true }),
     places,
+    exchangeable_programs: args.host.exchangeable_programs,
     deno: { path: deno, version: Deno.version.deno },
     untested: ({ name, version }) => untestedVersion(name, version ?? ""),
     findBroker: () => findBroker(findOptions(args)),

@@ -78,7 +78,7 @@ async function containers(
   if (requested === "deno") return { place: { why: "the runtime is deno, which has no containers" } };
   if (!promises.some((promise) => groupOf(promise) === "container")) return { place: { why: "not asked for" } };
   const deno = { path: args.host.deno, version: Deno.version.deno };
-  const found = await findRuntimes({ ask: asking(args, io.signal), deno });
+  const found = await findRuntimes({ ask: asking(args, io.signal), deno, places: args.host.programs });
   const runtime = chooseRuntime(requested, found);
   if (runtime === undefined) {
     const broken = found.find(({ name }) => name === requested);

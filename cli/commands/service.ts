@@ -72,7 +72,8 @@ function serviceFile(args: Args): ServiceFile {
   const env = environment(args);
   const configured = settings?.runtime ?? "auto";
   // It has to be installed; taskd doctor checks whether it works.
-  const installed = (name: SandboxRuntimeName) => name === "deno" || findProgram(name) !== undefined;
+  const installed = (name: SandboxRuntimeName) =>
+    name === "deno" || findProgram(name, args.host.programs) !== undefined;
   const runtime = configured === "auto" ? AUTO_ORDER.find(installed) : configured;
   // The manager of a user sets these itself.
   const own = manager === "systemd" ? ["XDG_RUNTIME_DIR"] : ["TMPDIR", "XDG_RUNTIME_DIR"];

@@ -34,7 +34,8 @@ export async function run(args: Args, io: Io): Promise<SetupReport> {
     env: environment(args),
     answers,
     ...(asks ? { prompt: new Prompt(processTerminal, io.signal) } : {}),
-    findRuntimes: () => findRuntimes({ ask, deno: { path: args.host.deno, version: Deno.version.deno } }),
+    findRuntimes: () =>
+      findRuntimes({ ask, deno: { path: args.host.deno, version: Deno.version.deno }, places: args.host.programs }),
     hasImage: (runtime, image) => hasImage(runtime, image, ask),
     buildImages: ({ name, path }, settings) => {
       if (name === "deno") return Promise.resolve();

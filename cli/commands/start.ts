@@ -55,7 +55,8 @@ async function replace(args: Args, io: Io, env: ReturnType<typeof environment>):
   const options = findOptions(args);
   const found = await findBroker(options);
   const live = found.state === "serving" ? await livePolicy(found.socket, io.signal) : null;
-  await preflight({ home: args.broker.home, env, deno_path: args.host.deno, live, signal: io.signal });
+  const { deno: deno_path, programs: places } = args.host;
+  await preflight({ home: args.broker.home, env, deno_path, places, live, signal: io.signal });
   if (found.state === "none") return undefined;
   await settleFound(found, args, io);
   return await stopBroker({

@@ -13,7 +13,12 @@ import type { Settings } from "../../broker/settings/settings.ts";
 import { isBucket, storeDirectory } from "./locations.ts";
 import { ownBroker } from "../../broker/client/home_lock.ts";
 import { daemonLockPath, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
-import { type PROGRAM_PATHS, programPlaces, TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
+import {
+  exchangeablePrograms,
+  type PROGRAM_PATHS,
+  programPlaces,
+  TOOL_VARIABLES,
+} from "../../broker/sandbox/host_programs.ts";
 
 /** Where deno's cache, the desktop and the agent of ssh are, and where packages of images come from. */
 const PLACE_VARIABLES = ("DISPLAY WAYLAND_DISPLAY XAUTHORITY DENO_DIR XDG_CACHE_HOME SSH_AUTH_SOCK HTTP_PROXY " +
@@ -38,6 +43,8 @@ export interface HostPlace {
   tool_variables: string[];
   /** Absolute paths: where each program may be. */
   programs: typeof PROGRAM_PATHS;
+  /** Programs at the fixed places that are not used, since another user of the machine could exchange them. */
+  exchangeable_programs: string[];
   /** Absolute paths of what shows notifications. */
   notifiers: string[];
   deno: string;
@@ -90,6 +97,7 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
     variables: [...configurationVariables(), ...(compat ? [compat] : [])],
     tool_variables: [...TOOL_VARIABLES, ...HOST_VARIABLES, ...TOKEN_VARIABLES, ...PLACE_VARIABLES],
     programs,
+    exchangeable_programs: examines ? exchangeablePrograms(Deno.uid()) : [],
     notifiers: notifyPrograms(programs).flatMap(({ paths }) => paths),
     deno: Deno.execPath(),
     entry,

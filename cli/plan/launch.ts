@@ -29,7 +29,7 @@ export async function planCall(
     return { ...plan, ...NO_STORE, positionals: { ...positionals, ...places }, ...s3 };
   }
   const place = await storePlace(String(flags.store), flags, context);
-  // What nobody has named is used only where no other user could have put it.
+  // What no one has named is used only where no other user could have put it.
   const unnamed = place.s3 === undefined ? flags.store === DEFAULT_STORE : typeof flags.workspace !== "string";
   if (unnamed) requireTrusted(`${context.home}/.taskd`, "home");
   const others = spec.flags.filter(({ kind }) => kind === "store").map(({ name }) => name);

@@ -8,6 +8,14 @@ import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 import { INSTALL_GIT, parseGitVersion } from "../../broker/git/min_version.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 
+/** Programs that are there and not used. */
+export function checkExchangeable(paths: readonly string[]): HostCheck[] {
+  return paths.map((path) => {
+    const owned = "Give it, what it leads to and the folders above to root, and let no one else write them";
+    return warn("programs", `${path} is not used: another user of this machine could exchange it`, owned);
+  });
+}
+
 export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise<HostCheck> {
   const path = findProgram("git", places);
   if (path === undefined) return fail("git", `not found at ${places.git.join(", ")}`, INSTALL_GIT);

@@ -8,7 +8,7 @@ import { taskdHome } from "../../broker/settings/load.ts";
 import { checkBroker, checkStore } from "./_broker_checks.ts";
 import { checkCredentials, checkEndpoint } from "./_credential_checks.ts";
 import { checkClock, checkConfig, checkHome, checkRecords } from "./_home_checks.ts";
-import { checkDisk, checkGh, checkGit } from "./_host_checks.ts";
+import { checkDisk, checkExchangeable, checkGh, checkGit } from "./_host_checks.ts";
 import { checkImages, checkPorts, checkRuntime } from "./_runtime_checks.ts";
 import { checked, type FoundStore, type HostCheck } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
@@ -23,6 +23,8 @@ export interface DoctorOptions {
   /** Asks gh, which alone may know the code host's tokens. */
   askGh: AskProgram;
   places?: typeof PROGRAM_PATHS;
+  /** Programs that are there and not used, since another user of the machine could exchange them. */
+  exchangeable_programs: readonly string[];
   /** The deno program of the embedded runtime. */
   deno: { path: string; version: string };
   untested: (runtime: FoundRuntime) => string | undefined;
@@ -53,6 +55,7 @@ export async function examine(options: DoctorOptions): Promise<HostCheck[]> {
     checks.push(...await checked("records", () => checkRecords({ home, audit_root: settings.audit_root })));
   }
   checks.push(
+    ...await checked("programs", () => checkExchangeable(options.exchangeable_programs), "warn"),
     ...await checked("git", () => checkGit(ask, places)),
     ...await checked("gh", () => checkGh(askGh, places), "warn"),
     ...await checked("broker", async () => {

@@ -56,6 +56,7 @@ class Host {
       untested: () => undefined,
       findBroker: () => Promise.resolve({ state: "none" }),
       livePolicy: () => Promise.resolve(null),
+      exchangeable_programs: [],
       untrusted: async () => {
         const settings = await loadSettings({ home, env: this.options.env }).then(({ settings }) => settings, () => {});
         return untrustedPlaces({ home, settings: settings ?? undefined });

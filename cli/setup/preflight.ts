@@ -17,13 +17,15 @@ import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import { requireOwnRoots, ROOTS } from "../../broker/settings/roots.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
-import { askProgram, findProgram } from "../../broker/sandbox/host_programs.ts";
+import { askProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { hasImage } from "./images.ts";
 
 export interface PreflightOptions {
   home: string;
   env: (name: string) => string | undefined;
   deno_path: string;
+  /** Where the host's programs may be; their fixed places by default. */
+  places?: typeof PROGRAM_PATHS;
   /** The settings of the running broker: an address that it holds cannot be tried. */
   live: PolicyView | null;
   clock?: Clock;
@@ -94,7 +96,7 @@ function tryAddress({ broker }: Settings, live: PolicyView | null): void {
 
 /** That it is there, works, has a tested version where only such are allowed, and has its images. */
 async function tryRuntime(settings: Settings, options: PreflightOptions): Promise<void> {
-  const { env, deno_path, clock = systemClock, signal } = options;
+  const { env, deno_path, places = PROGRAM_PATHS, clock = systemClock, signal } = options;
   const runtime = await openRuntime({
     settings,
     // Of no broker: nothing is started under it.
@@ -103,11 +105,12 @@ async function tryRuntime(settings: Settings, options: PreflightOptions): Promis
     deno_path,
     deno_cache_dir: "/",
     clock,
+    places,
     signal,
   });
   await runtime.version();
   if (runtime.name === "deno") return;
-  const path = findProgram(runtime.name)!;
+  const path = findProgram(runtime.name, places)!;
   const ask = askProgram({ env, clock, signal });
   for (const setting of ["sandbox_image", "anchor_image"] as const) {
     if (await hasImage({ name: runtime.name, path }, settings[setting], ask)) continue;

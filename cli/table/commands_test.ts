@@ -127,6 +127,7 @@ const SAMPLE_HOST: HostPlace = {
   entry: "/sample",
   store: "/sample",
   untrusted: [],
+  exchangeable_programs: [],
   temporary: "/sample",
   unit_folders: ["/sample"],
 };
