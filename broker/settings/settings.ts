@@ -272,9 +272,8 @@ const TABLE = {
     in_runtime_dir: "taskd/taskd.sock",
     env: "BROKER_SOCKET",
     compared: false,
-    doc:
-      "Unix socket of the broker, 0600 in a directory of 0700; by default taskd/taskd.sock in XDG_RUNTIME_DIR where " +
-      "that is this user's alone.",
+    doc: "Unix socket of the broker (taskd start), 0600 in a directory of 0700; by default taskd/taskd.sock in " +
+      "XDG_RUNTIME_DIR where that is this user's alone.",
   },
   "broker.addr": {
     value: places.LISTEN_ADDRESS,
@@ -286,7 +285,9 @@ const TABLE = {
   "branch_store.socket": {
     value: places.SOCKET_PATH,
     built_in: "~/.taskd/store/taskd.sock",
-    doc: "Unix socket of the branch store (taskd serve), in the store's directory, for tasks that work on databases.",
+    doc:
+      "Unix socket of the branch store (taskd serve), in the store's directory, for tasks that work on databases. A " +
+      "store elsewhere, as by BSTORE_STORE, whose prefix stands for branch store, is named here.",
   },
   "upstreams.vendor_a": {
     value: places.UPSTREAM_URL,

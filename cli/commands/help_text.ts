@@ -57,7 +57,8 @@ export function overview(heading: Heading, width: number = WIDTH): string {
     `${heading("Flags of every command")}\n${flagLines(GLOBAL_FLAGS, width)}`,
     wrap(
       `${PROGRAM} help <command> explains a command, ${PROGRAM} help errors <code> an error. Flags are written -flag ` +
-        "or --flag.",
+        "or --flag. A variable that begins with BSTORE_, as in branch store, stands for a flag of the store; " +
+        `${PROGRAM} policy explain lists the broker's.`,
       width,
     ).join("\n"),
   ].join("\n\n");

@@ -111,8 +111,11 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
   },
   {
     name: "start",
-    summary: "Run the task broker",
-    details: "It runs until Ctrl-C or SIGTERM. Run again, it replaces the running broker: so " +
+    summary: "Run the task broker, for tasks of coding agents",
+    details:
+      "It runs what taskd submit and queue add give it, and serves the web pages. Databases that tasks work on " +
+      "(submit --database) are behind another daemon, that of taskd serve: run both then, and without tasks that one " +
+      "alone. It runs until Ctrl-C or SIGTERM. Run again, it replaces the running broker: so " +
       "changed settings take effect. Settings that cannot be used leave the running broker as it is. Tasks that wait " +
       "for approval wait on; those whose agents run would end with it: they are named, and at a terminal you are asked.",
     flags: [

@@ -43,7 +43,9 @@ export const GLOBAL_FLAGS: readonly FlagSpec[] = [
   }),
   file(
     "socket FILE",
-    "The daemon's unix socket, by default taskd.sock in the store's directory or workspace; or the broker's",
+    "The daemon's unix socket. Of the branch store by default taskd.sock in its directory or workspace; of the broker " +
+      "BROKER_SOCKET, or broker.socket in config.yaml, or taskd/taskd.sock in an XDG_RUNTIME_DIR of your own, or " +
+      "$TMPDIR/taskd-$UID/taskd.sock",
   ),
   on("json", "Print one JSON object: the result, or the error"),
   on("quiet", "Print results that were asked for and errors, nothing else"),

@@ -20,10 +20,12 @@ function httpNeeds(plan: Plan): PermissionSet {
 export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
   {
     name: "serve",
-    summary: "Run the branch-store daemon",
+    summary: "Run the branch store's daemon, for databases that applications write to",
     details:
-      "It serves live sessions on a unix socket until Ctrl-C or SIGTERM, which kill sends; then it flushes and closes " +
-      "every session.",
+      "It captures what applications write to live sessions (session open), cleans the store up, and gives tasks " +
+      "branches of databases (submit --database). Without it the other commands work on the store themselves; tasks " +
+      "run under another daemon, that of taskd start. It serves on a unix socket, in the foreground, until Ctrl-C or " +
+      "SIGTERM, which kill sends; then it flushes and closes every session.",
     flags: [
       duration("flush-every", "How often live sessions are made durable; 0 leaves it to session flush", {
         default: "30s",
