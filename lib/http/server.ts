@@ -174,9 +174,9 @@ export class BoundedServer<Via> {
         await nextTurn();
       }
       if (this.#ending.signal.aborted) return conn.close();
-      // A client that has shown whose it is stays before one that has not.
-      const room = open.size < max_connections || this.#endIdle(({ of, assigned }) => of === open && !assigned) ||
-        this.#endIdle(({ of }) => of === open);
+      // A client that has shown whose it is stays before one that has not; what it asked for, also where it is late.
+      const room = open.size < max_connections || this.#giveWay(({ of, assigned }) => of === open && !assigned) ||
+        this.#giveWay(({ of }) => of === open, Infinity);
       if (!room || !this.#takeShare(peer)) return conn.close();
       const stream = new ConnectionStream(conn, clock, this.timeouts);
       open.add(stream);
@@ -202,7 +202,7 @@ export class BoundedServer<Via> {
   }
 
   #takeShare(owner: string): boolean {
-    if (this.#hasShare(owner) && !this.#endIdle((connection) => connection.owner === owner)) return false;
+    if (this.#hasShare(owner) && !this.#giveWay((connection) => connection.owner === owner)) return false;
     this.#shares.set(owner, (this.#shares.get(owner) ?? 0) + 1);
     return true;
   }
@@ -214,13 +214,13 @@ export class BoundedServer<Via> {
 
   /**
    * Ends the one of the connections that `counts` which has been idle the longest, or else whose peer has been late the
-   * longest; false when there is none.
+   * longest, for at least `late_ms`; false when there is none.
    */
-  #endIdle(counts: (connection: Connection<Via>) => boolean): boolean {
+  #giveWay(counts: (connection: Connection<Via>) => boolean, late_ms = LATE_MS): boolean {
     let idle: ConnectionStream | undefined;
     let late: ConnectionStream | undefined;
     let late_since_ms = Infinity;
-    const by_ms = this.#options.clock.monotonic() - LATE_MS;
+    const by_ms = this.#options.clock.monotonic() - late_ms;
     for (const [stream, connection] of this.#connections) {
       if (!counts(connection)) continue;
       if (stream.idle) {

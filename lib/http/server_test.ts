@@ -387,6 +387,22 @@ Deno.test("who keeps back the rest of their requests keeps no one out for more t
     await once(() => halves.slice(1).every(({ text }) => text.includes("9 bytes")));
   }));
 
+Deno.test("what a client with an owner has asked for does not give way to one without", () =>
+  withShares({ max_connections: 2, max_share: 2 }, async ({ listener, clock }) => {
+    const half = (owner: string) =>
+      get(owner, "/held").replace("GET", "POST").replace("\r\n\r\n", "\r\nContent-Length: 9\r\n\r\nh");
+    const known = ["a", "b"].map((owner) => {
+      const client = listener.connect(LOOPBACK);
+      client.send(half(owner));
+      return client;
+    });
+    for (let turn = 0; turn < 20; turn++) await turns();
+    clock.advance(10_000);
+    const refused = listener.connect(LOOPBACK);
+    await once(() => refused.closed);
+    assertEquals(known.filter(({ closed }) => closed), []);
+  }));
+
 Deno.test("what ended leaves no count behind", () =>
   withShares({ max_connections: 3, max_share: 2 }, async ({ listener }) => {
     for (let round = 0; round < 50; round++) {
