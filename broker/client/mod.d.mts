@@ -316,6 +316,12 @@ export declare class BrokerClient {
    */
   kill(id: string, reason?: string): Promise<void>;
 
+  /**
+   * Opens a host to a running task beside the egress list: for `for_ms` milliseconds, and for `uses` connections or plain
+   * requests where it is given.
+   *
+   * @throws {TaskdError} `not_found`, `wrong_state`, `invalid_request`.
+   */
   grantEgress(id: string, request: EgressGrantRequest): Promise<void>;
 
   /**

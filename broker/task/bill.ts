@@ -88,7 +88,7 @@ function refused(why: string, hint?: string): TaskdError {
 }
 
 /** What the broker metered. */
-export interface Metered {
+export interface MeteredDays {
   days: Map<string, { usd: number; unmetered_requests: number }>;
   /** Tasks whose trace cannot be followed; what they spent is not in it, or not all of it. */
   damaged: number;
@@ -100,8 +100,8 @@ export interface Metered {
  *
  * @throws {TaskdError} `denied` or `unavailable`.
  */
-export async function meteredDays(audit_root: string, lane: Lane | undefined): Promise<Metered> {
-  const metered: Metered = { days: new Map(), damaged: 0 };
+export async function meteredDays(audit_root: string, lane: Lane | undefined): Promise<MeteredDays> {
+  const metered: MeteredDays = { days: new Map(), damaged: 0 };
   for (const id of traceIds(audit_root)) {
     await nextTurn();
     try {
@@ -114,7 +114,7 @@ export async function meteredDays(audit_root: string, lane: Lane | undefined): P
   return metered;
 }
 
-function addTrace(days: Metered["days"], path: string, lane: Lane | undefined): void {
+function addTrace(days: MeteredDays["days"], path: string, lane: Lane | undefined): void {
   let [usd, unmetered] = [0, 0];
   for (const { row } of scanTrace(path, EMPTY_HEAD)) {
     if (row.type === "created" && lane !== undefined && agentOf(row.task.agent).lane !== lane) return;
@@ -137,7 +137,7 @@ export interface ReconciledDay {
 }
 
 /** Each day from the bill's first to its last. */
-export function reconciled(bill: UsdByDay, { days }: Pick<Metered, "days">): ReconciledDay[] {
+export function reconciled(bill: UsdByDay, { days }: Pick<MeteredDays, "days">): ReconciledDay[] {
   const names = [...bill.keys()].sort();
   const all: ReconciledDay[] = [];
   for (let ms = Date.parse(names[0]!); ms <= Date.parse(names.at(-1)!); ms += DAY_MS) {

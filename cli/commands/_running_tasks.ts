@@ -23,9 +23,9 @@ const INSTRUCTION_CHARS = 60;
 const LOST = (Object.keys(STAGES) as Stage[]).filter((stage) => STAGES[stage].at_restart.kind === "fail");
 
 /** Whether running tasks may end with their broker, or are waited for; `undefined` asks, where a person can be. */
-export type Ending = "now" | "drain" | undefined;
+export type TasksEnd = "now" | "drain" | undefined;
 
-export function endingOf(args: Args): Ending {
+export function endingOf(args: Args): TasksEnd {
   const [now, drain] = [args.on("now"), args.on("drain")];
   if (now && drain) {
     throw new TaskdError("usage", "Cannot end tasks now and wait for them", { hint: "Give --now or --drain" });
@@ -34,7 +34,7 @@ export function endingOf(args: Args): Ending {
 }
 
 export interface SettleOptions {
-  ending: Ending;
+  ending: TasksEnd;
   /** Present where a person can be asked. */
   ask?: (tasks: readonly TaskSummary[]) => Promise<"now" | "drain">;
   /** The tasks that would end. */

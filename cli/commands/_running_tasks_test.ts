@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import type { TaskSummary } from "../../broker/task/schema.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { VirtualClock } from "../../tests/support/clock.ts";
-import { type Ending, settleRunning } from "./_running_tasks.ts";
+import { settleRunning, type TasksEnd } from "./_running_tasks.ts";
 
 const task = (id: string): TaskSummary => ({
   id: id.repeat(32),
@@ -15,7 +15,7 @@ const task = (id: string): TaskSummary => ({
 });
 
 /** Settles with brokers that have fewer tasks each time that they are asked. */
-async function settled(ending: Ending, counts: number[], answer?: "now" | "drain" | "keep") {
+async function settled(ending: TasksEnd, counts: number[], answer?: "now" | "drain" | "keep") {
   const said: string[] = [];
   const asked: number[] = [];
   const clock = new VirtualClock();

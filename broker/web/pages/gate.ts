@@ -24,7 +24,7 @@ import { Sight } from "./sight.ts";
 import { Spent } from "./spend.ts";
 import { briefTables, seenOf } from "../../task/seen.ts";
 import { isShown } from "../../task/shown.ts";
-import { type Decisions, isUnknown, unknownOutcome } from "./unanswered.ts";
+import { isUnknown, type SentDecisions, unknownOutcome } from "./unanswered.ts";
 
 /** Names that come and go together in the list of a large change, and the height of one. */
 const LIST_PARTS = 50;
@@ -39,7 +39,7 @@ export interface GateOptions {
   /** Said above the content, about why the page is shown anew. */
   message?: PageElement;
   reload(message?: PageElement): void;
-  decisions: Decisions;
+  decisions: SentDecisions;
 }
 
 export async function showGate(

@@ -16,7 +16,7 @@ import { Output } from "./output.ts";
 import { facts, failure, type PageContext, prose, section, tag } from "./page.ts";
 import { Spent } from "./spend.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
-import { type Decisions, isUnknown, unknownOutcome, unknownRepetition } from "./unanswered.ts";
+import { isUnknown, type SentDecisions, unknownOutcome, unknownRepetition } from "./unanswered.ts";
 
 export interface LiveView {
   take(event: TaskEventView): void;
@@ -29,7 +29,7 @@ export interface LiveOptions {
   brief: TrustBrief | undefined;
   changes?: PageElement | undefined;
   message?: PageElement;
-  decisions: Decisions;
+  decisions: SentDecisions;
 }
 
 /** Shows a task that does not wait for approval. */

@@ -11,7 +11,7 @@ import { decidedChanges, type GateView, showGate } from "./gate.ts";
 import { type LiveView, showLive } from "./live.ts";
 import { failure, notice, type PageContext } from "./page.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
-import { type Decisions, foundOutcome, hasMoved } from "./unanswered.ts";
+import { foundOutcome, hasMoved, type SentDecisions } from "./unanswered.ts";
 
 export async function showTask(context: PageContext, id: string): Promise<void> {
   await new Turn(context, id).show();
@@ -82,7 +82,7 @@ class Turn {
     await this.#follow(context, task, (event) => view.take(event), 0);
   }
 
-  #decisions(context: PageContext, task: TaskView): Decisions {
+  #decisions(context: PageContext, task: TaskView): SentDecisions {
     return {
       sending: () => this.#unanswered = undefined,
       lookUp: (asked) => this.#lookUp(context, task, asked),

@@ -1,5 +1,5 @@
 /**
- * Decisions that got no answer: whether they were carried out is not known, so they are never sent again, and what became
+ * SentDecisions that got no answer: whether they were carried out is not known, so they are never sent again, and what became
  * of them is looked up. The broker may still receive one that is on its way.
  */
 
@@ -11,7 +11,7 @@ import { notice } from "./page.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 
 /** The decisions that a page sends about its task. */
-export interface Decisions {
+export interface SentDecisions {
   /** Called before one is sent: an earlier one is of no interest any more. */
   sending(): void;
   /** Looks up what became of one without an answer; undefined when the page is shown anew for it. */
