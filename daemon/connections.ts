@@ -117,13 +117,13 @@ export class Connections {
       client.quiet_since ??= this.#options.clock.monotonic();
       const bytes = await client.reader.read();
       for (const line of bytes === undefined ? splitter.end() : splitter.push(bytes)) {
-        if (await this.#answer(client, line) === "subscribed") return;
+        if (await this.#answer(client, line) === "over") return;
       }
       if (bytes === undefined) return;
     }
   }
 
-  async #answer(client: Client, line: Line): Promise<"answered" | "subscribed"> {
+  async #answer(client: Client, line: Line): Promise<"answered" | "over"> {
     const { dispatcher } = this.#options;
     // Bytes that end no line are no request: a client that sends one now and then stays as quiet as it was.
     client.quiet_since = undefined;
@@ -131,11 +131,15 @@ export class Connections {
       await this.#write(client.conn, encodeLine(failure(undefined, framingError(line.kind))));
       return "answered";
     }
+    if (isHttp(line.bytes)) {
+      await this.#write(client.conn, encodeLine(failure(undefined, httpRefused())));
+      return "over";
+    }
     const request = decodeRequest(decodeLine(line.bytes));
     const subscription = dispatcher.subscription(request);
     if (subscription !== undefined) {
       await this.#stream(client, encodeLine(success(request.id, {})), subscription);
-      return "subscribed";
+      return "over";
     }
     const answer = request.progress ? await this.#runWithProgress(client, request) : await dispatcher.run(request);
     await this.#write(client.conn, encodeLine(answer));
@@ -188,6 +192,22 @@ function framingError(kind: "too_long" | "unterminated"): TaskdError {
   }
   return new TaskdError("invalid_request", "Cannot run the last request: the connection ended before its newline", {
     hint: "End every request with a newline",
+  });
+}
+
+/**
+ * Whether a line is the first of an HTTP request. A browser that was led to a forwarded socket sends one, and a body
+ * that its page chose: what follows is not read.
+ */
+function isHttp(bytes: Uint8Array): boolean {
+  const latin1 = new TextDecoder("latin1");
+  return /^[A-Z]{3,16} /.test(latin1.decode(bytes.subarray(0, 17))) &&
+    / HTTP\/\d(?:\.\d)?\r?$/.test(latin1.decode(bytes.subarray(-12)));
+}
+
+function httpRefused(): TaskdError {
+  return new TaskdError("invalid_request", "Cannot run the request: this socket takes lines of JSON, not HTTP", {
+    hint: "For HTTP start the daemon with taskd serve --http",
   });
 }
 

@@ -29,6 +29,23 @@ Deno.test("pipelined requests are answered in order, ids echoed, each once", asy
   }
 });
 
+Deno.test("attack: what a page sends to a forwarded socket ends the connection before its body is read", async () => {
+  let asked = 0;
+  await using server = await testServer({
+    databases: () => {
+      asked++;
+      return databases();
+    },
+  });
+  for (const head of ["POST / HTTP/1.1", "GET /x HTTP/1.0", `OPTIONS ${"/".repeat(9_000)} HTTP/1.1`]) {
+    using client = await RawClient.connect(server.path);
+    await client.send(`${head}\r\nHost: localhost\r\n\r\n{"op":"databases"}\n`);
+    const answer = await client.next();
+    assertEquals([answer.code, await client.next()], ["invalid_request", undefined], head);
+  }
+  assertEquals(asked, 0);
+});
+
 // conformance: 1.transports
 Deno.test("an invalid request is answered with its reason, and the connection stays usable", async () => {
   await using server = await testServer({ databases });
