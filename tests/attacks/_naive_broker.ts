@@ -54,17 +54,23 @@ export const naiveBroker: Surfaces["broker"] = async (options) => {
     return new Response(text, { status: response.status, headers: { "content-type": "text/html" } });
   };
 
-  const socket = join(broker.socket, "..", "..", "open.sock");
+  const [socket, own_socket] = ["open.sock", "own.sock"].map((name) => join(broker.socket, "..", "..", name)) as [
+    string,
+    string,
+  ];
   const serve = { onListen: () => {}, onError: () => new Response("", { status: 200 }) };
   const servers = [
     Deno.serve({ ...serve, path: socket }, answer),
     Deno.serve({ ...serve, hostname: "127.0.0.1", port: 0 }, answer),
     Deno.serve({ ...serve, hostname: "127.0.0.1", port: 0 }, answer),
+    Deno.serve({ ...serve, path: own_socket }, answer),
   ] as const;
+  await Deno.chmod(own_socket, 0o600);
   await Deno.chmod(socket, 0o777);
   options.write(`it begins with ${key}`);
   return {
     socket,
+    own_socket,
     addr: `127.0.0.1:${servers[1].addr.port}`,
     ui_url: `http://127.0.0.1:${servers[2].addr.port}/ui/`,
     stop: async () => {

@@ -30,6 +30,8 @@ const POLL_MS = 25;
 
 export interface BrokerUnderAttack {
   readonly socket: string;
+  /** Another socket of it, which clients of its user trust; absent where they trust that one. */
+  readonly own_socket?: string;
   readonly addr?: string;
   readonly ui_url: string;
   stop(): Promise<void>;
@@ -92,7 +94,7 @@ export class StagedBroker {
       random,
       programs: { ...programs, gh: [] },
     });
-    this.client = new BrokerClient({ socket: this.broker.socket }, { clock });
+    this.client = new BrokerClient({ socket: this.broker.own_socket ?? this.broker.socket }, { clock });
   }
 
   get audit(): string {
