@@ -7,13 +7,13 @@
  */
 
 /** The helpers by their names in a compiled program. */
-export type HelperName = "agent" | "hostile-agent" | "inspector";
+export type HelperName = "agent" | "files" | "hostile-agent" | "inspector";
 
 /** A helper, and all that it may do. */
 export interface Helper {
   name: HelperName;
   module: string;
-  /** Paths it may read and write; relative ones start at the directory that the process starts in. */
+  /** Paths it may read and write; relative ones start at the directory that the process starts in. None: no file. */
   folders: readonly string[];
   /** The one `host:port` that it may connect to. */
   net?: string;
@@ -26,6 +26,8 @@ export interface Helper {
 /** The word by which a compiled program is a helper. */
 export const INTERNAL = "internal";
 
+const FILE_KINDS = ["read", "write"];
+
 /** How the command line of a helper begins, after the program: what marks a process as one. */
 export function helperPrefix(compiled: boolean = Deno.build.standalone): string {
   return compiled ? `${INTERNAL} ` : "run --no-prompt ";
@@ -34,13 +36,18 @@ export function helperPrefix(compiled: boolean = Deno.build.standalone): string 
 /** The arguments with which this program's runtime becomes the helper. */
 export function helperArgs(helper: Helper, compiled: boolean = Deno.build.standalone): string[] {
   const { name, module, folders, net, heap_mib, marker } = helper;
+  // An empty list would allow everything.
   const allowed = [
-    ...["read", "write"].map((kind) => `--allow-${kind}=${folders.join(",")}`),
+    ...(folders.length === 0 ? [] : FILE_KINDS.map((kind) => `--allow-${kind}=${folders.join(",")}`)),
     ...(net === undefined ? [] : [`--allow-net=${net}`]),
   ];
   const last = marker === undefined ? [] : [marker];
   if (compiled) return [INTERNAL, name, ...allowed, `--heap-mib=${heap_mib}`, ...last];
-  const denied = ["env", "run", "sys", "ffi", ...(net === undefined ? ["net"] : [])];
+  const denied = [
+    ...["env", "run", "sys", "ffi"],
+    ...(folders.length === 0 ? FILE_KINDS : []),
+    ...(net === undefined ? ["net"] : []),
+  ];
   return [
     "run",
     "--no-prompt",

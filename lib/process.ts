@@ -33,11 +33,13 @@ export interface ProcessOptions {
 /** Limits of each process alone; the system keeps them also when this process is gone. */
 export interface ProcessLimits {
   /** Seconds of processor time; then signal 24 ends it. */
-  cpu_s: number;
+  cpu_s?: number;
   /** Bytes of memory that it may write to; more is refused. Files that it only reads by mapping them do not count. */
   memory_bytes?: number;
   /** Bytes of the largest file that it writes; then signal 25 ends it. */
   file_bytes?: number;
+  /** A write beyond `file_bytes` fails, and ends nothing. */
+  outlives_file_bytes?: true;
 }
 
 export interface ProcessResult {
@@ -125,16 +127,21 @@ const SHELL = "/bin/sh";
 const CPU_GRACE_S = 5;
 
 /** A program under limits of the system: a shell sets them and becomes the program. */
-function withLimits(path: string, args: readonly string[], { cpu_s, memory_bytes, file_bytes }: ProcessLimits) {
+export function withLimits(
+  path: string,
+  args: readonly string[],
+  { cpu_s, memory_bytes, file_bytes, outlives_file_bytes }: ProcessLimits,
+): { program: string; args: string[] } {
   // One that cannot be set is lower already.
   const set = (option: string, value: number) =>
     `{ ulimit ${option} ${value} 2>/dev/null || [ "$(ulimit ${option})" != unlimited ]; }`;
   const script = [
-    set("-t", cpu_s + CPU_GRACE_S),
-    `{ ulimit -S -t ${cpu_s} 2>/dev/null || :; }`,
+    ...cpu_s === undefined ? [] : [set("-t", cpu_s + CPU_GRACE_S), `{ ulimit -S -t ${cpu_s} 2>/dev/null || :; }`],
     // In KiB, and in blocks of 512 bytes.
     ...memory_bytes === undefined ? [] : [set("-d", Math.ceil(memory_bytes / 1_024))],
     ...file_bytes === undefined ? [] : [set("-f", Math.ceil(file_bytes / 512))],
+    // What is ignored stays so in the program.
+    ...outlives_file_bytes ? ["trap '' XFSZ"] : [],
     'exec "$0" "$@"',
   ].join(" && ");
   return { program: SHELL, args: ["-c", script, path, ...args] };

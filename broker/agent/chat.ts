@@ -4,6 +4,7 @@
  */
 
 import { parseJson } from "../../lib/text/json.ts";
+import { MAX_CALLS } from "./calls.ts";
 
 export interface ToolCall {
   id: string;
@@ -32,7 +33,6 @@ export interface Completion {
   cut: boolean;
 }
 
-const MAX_CALLS = 32;
 /** The longest text of an answer that is kept, in UTF-16 units. */
 const MAX_TEXT = 64 << 10;
 

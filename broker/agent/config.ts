@@ -1,10 +1,24 @@
 /**
- * The configuration of the built-in agent: one line of JSON on its standard input, so that the token is neither
- * in an environment nor in an argument. The input then stays open; its end means that the broker is gone.
+ * The configurations of the built-in agent's two processes: one line of JSON on the standard input of each, so that the
+ * token is neither in an environment nor in an argument. The input then stays open; its end means that the broker is
+ * gone.
  *
- * Everything the agent's process imports lies in this folder or in lib/: it runs without packages and without a network
- * but the gateway's.
+ * Everything these processes import lies in this folder or in lib/: they run without packages, and without a network but
+ * the gateway's.
  */
+
+/** Of the process that speaks with the model: nothing in it is of the host. */
+export interface AgentConfig {
+  /** `http://host:port` of the gateway, without a path. */
+  gateway_url: string;
+  token: string;
+  model: string;
+  system_prompt: string;
+  instruction: string;
+  /** The tools as the model is offered them. */
+  tools: unknown[];
+  max_turns: number;
+}
 
 export interface AgentDatabase {
   name: string;
@@ -19,30 +33,27 @@ export interface AgentLink {
   target: string;
 }
 
-export interface AgentConfig {
-  /** `http://host:port` of the gateway, without a path. */
-  gateway_url: string;
-  token: string;
-  model: string;
-  instruction: string;
+/** Of the process that has the task's files. */
+export interface FilesConfig {
+  /** Absolute, without links. */
   work_dir: string;
-  max_turns: number;
-  /** All of them: the agent sees them as links, and writes nothing in their place. */
+  /** All of them: they are listed as links, and nothing is written in their place. */
   links: AgentLink[];
-  /** Copies of branches of databases; none when absent. */
-  databases?: AgentDatabase[];
+  /** Copies of branches of databases. */
+  databases: AgentDatabase[];
 }
-
-/** The longest line of configuration, in UTF-16 units. */
-export const MAX_CONFIG_LENGTH = 64 << 20;
 
 export const DEFAULT_MAX_TURNS = 100;
 
-export function encodeConfig(config: AgentConfig): string {
+export function encodeConfig(config: AgentConfig | FilesConfig): string {
   return `${JSON.stringify(config)}\n`;
 }
 
-/** What {@linkcode encodeConfig} wrote: the broker that sent it is this very program. */
-export function parseConfig(line: string): AgentConfig {
-  return JSON.parse(line);
+/** What {@linkcode encodeConfig} wrote as the first line: the broker that sent it is this very program. */
+export async function readConfig<Config extends AgentConfig | FilesConfig>(
+  lines: AsyncGenerator<string>,
+): Promise<Config> {
+  const { value, done } = await lines.next();
+  if (done) throw new Error("the standard input ended before the configuration");
+  return JSON.parse(value);
 }

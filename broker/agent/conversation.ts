@@ -3,16 +3,15 @@
  * reached. The conversation is bounded too: the oldest answers of tools are left out first.
  */
 
-import type { Clock } from "../../lib/clock.ts";
+import { MAX_ARGUMENTS_LENGTH, type ToolAnswer, type ToolCall } from "./calls.ts";
 import { assistantMessage, type ChatMessage, type Completion } from "./chat.ts";
 import type { AgentConfig } from "./config.ts";
 import { type ModelClient, ModelFailure } from "./model.ts";
 import type { AgentOutcome, AgentProgress } from "./progress.ts";
-import { NUDGE, systemPrompt } from "./system_prompt.ts";
-import { callTool, MAX_ARGUMENTS_LENGTH, type ToolContext, toolDefinitions } from "./tools.ts";
-import { AgentDatabases } from "./sql_tool.ts";
-import { WorkTree } from "./work_tree.ts";
 
+/** Sent to a model that answers without calling a tool. */
+const NUDGE =
+  "You called no tool. Go on with the tools, or call finish with a summary if the work is done or cannot be done.";
 /** UTF-16 units of conversation that are sent, about 100,000 tokens. */
 const MAX_CONVERSATION = 400 << 10;
 const LEFT_OUT = "[left out to save space; call the tool again if you need it]";
@@ -24,7 +23,8 @@ const MAX_REPEATS = 3;
 export interface AgentRun {
   config: AgentConfig;
   model: ModelClient;
-  clock: Clock;
+  /** Does a call of the model; what it throws ends the run. */
+  callTool(call: ToolCall): Promise<ToolAnswer>;
   onProgress(row: AgentProgress): void;
 }
 
@@ -47,8 +47,6 @@ export async function runAgent(run: AgentRun): Promise<AgentOutcome> {
 class Conversation {
   readonly #run: AgentRun;
   readonly #messages: ChatMessage[];
-  readonly #context: ToolContext;
-  readonly #tools: unknown[];
   #silent = 0;
   #last_calls = "";
   #repeats = 0;
@@ -56,24 +54,18 @@ class Conversation {
 
   constructor(run: AgentRun) {
     this.#run = run;
-    const { work_dir, links, databases = [] } = run.config;
-    this.#context = {
-      tree: new WorkTree(work_dir, { links }),
-      clock: run.clock,
-      ...(databases.length === 0 ? {} : { databases: new AgentDatabases(databases, run.clock) }),
-    };
-    this.#tools = toolDefinitions({ databases: databases.length > 0 });
+    const { system_prompt, instruction } = run.config;
     this.#messages = [
-      { role: "system", content: systemPrompt(run.config) },
-      { role: "user", content: `The task:\n\n${run.config.instruction}` },
+      { role: "system", content: system_prompt },
+      { role: "user", content: `The task:\n\n${instruction}` },
     ];
   }
 
   async next(): Promise<{ outcome: AgentOutcome; summary: string } | undefined> {
-    const { model, onProgress } = this.#run;
+    const { config, model, onProgress } = this.#run;
     this.turn++;
     onProgress({ type: "turn", turn: this.turn });
-    const completion = await model.complete(this.#messages, this.#tools);
+    const completion = await model.complete(this.#messages, config.tools);
     this.#messages.push(assistantMessage(completion, MAX_ARGUMENTS_LENGTH));
     if (completion.text !== "") onProgress({ type: "said", turn: this.turn, text: completion.text });
     if (completion.calls.length === 0) return this.#answerSilence(completion);
@@ -100,7 +92,7 @@ class Conversation {
           text: "Error: you did exactly this before; do something else, or finish",
           summary: "repeated call",
         }
-        : await callTool(call.name, call.arguments, this.#context);
+        : await this.#run.callTool(call);
       this.#messages.push({ role: "tool", tool_call_id: call.id, content: answer.text });
       const { ok, summary } = answer;
       this.#run.onProgress({ type: "tool", turn: this.turn, tool: call.name.slice(0, 64), ok, summary });

@@ -4,6 +4,8 @@ import type { ChatMessage } from "./chat.ts";
 import { runAgent } from "./conversation.ts";
 import { ModelClient } from "./model.ts";
 import type { AgentProgress } from "./progress.ts";
+import { callTool } from "./tools.ts";
+import { WorkTree } from "./work_tree.ts";
 
 type Call = [name: string, args: unknown];
 
@@ -29,12 +31,18 @@ async function run(work_dir: string, max_turns: number, answer: (turn: number) =
     gateway_url: "http://g",
     token: "t",
     model: "m",
+    system_prompt: "Rules",
     instruction: "Do it",
-    work_dir,
+    tools: [],
     max_turns,
-    links: [],
   };
-  const outcome = await runAgent({ config, model, clock, onProgress });
+  const context = { tree: new WorkTree(work_dir), clock };
+  const outcome = await runAgent({
+    config,
+    model,
+    callTool: ({ name, arguments: json }) => callTool(name, json, context),
+    onProgress,
+  });
   return { outcome, requests, rows };
 }
 

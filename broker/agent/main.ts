@@ -1,45 +1,36 @@
 /**
- * The built-in agent's process. The broker starts it under Deno's permissions (its work folder, the gateway, nothing
- * else), gives it its configuration on the standard input and reads its progress from the standard output. When the
- * input ends, the broker is gone, and so is the agent.
+ * The process of the built-in agent that speaks with the model. The broker starts it with permission for the gateway and
+ * nothing else, no file among it, gives it its configuration on the standard input, reads its progress from the standard
+ * output, and has its calls done elsewhere. When the input ends, the broker is gone, and so is the agent.
  */
 
 import { systemClock } from "../../lib/clock.ts";
-import { MAX_CONFIG_LENGTH, parseConfig } from "./config.ts";
+import { type CallAnswer, encodeCall, inputLines, print, type ToolAnswer, type ToolCall } from "./calls.ts";
+import { type AgentConfig, readConfig } from "./config.ts";
 import { runAgent } from "./conversation.ts";
 import { ModelClient } from "./model.ts";
 import { type AgentProgress, encodeProgress, OUTCOMES } from "./progress.ts";
 
-type Input = ReadableStreamDefaultReader<string>;
-
-async function readFirstLine(input: Input): Promise<string> {
-  let text = "";
-  while (!text.includes("\n")) {
-    const { value, done } = await input.read();
-    if (done) throw new Error("the standard input ended before the configuration");
-    text += value;
-    if (text.length > MAX_CONFIG_LENGTH) throw new Error("the configuration is too long");
-  }
-  return text.slice(0, text.indexOf("\n"));
-}
-
-async function untilBrokerEnds(input: Input): Promise<number> {
-  while (!(await input.read()).done);
-  return OUTCOMES.failed;
-}
-
-function print(row: AgentProgress): void {
-  const bytes = new TextEncoder().encode(encodeProgress(row));
-  for (let done = 0; done < bytes.length;) done += Deno.stdout.writeSync(bytes.subarray(done));
-}
-
 export async function runBuiltInAgent(): Promise<number> {
-  const input = Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader();
-  const config = parseConfig(await readFirstLine(input));
+  const lines = inputLines();
+  const config = await readConfig<AgentConfig>(lines);
+  let waiting: PromiseWithResolvers<string> | undefined;
+  const untilBrokerEnds = async () => {
+    for await (const line of lines) waiting?.resolve(line);
+    return OUTCOMES.failed;
+  };
+  const callTool = async (call: ToolCall): Promise<ToolAnswer> => {
+    waiting = Promise.withResolvers();
+    print(encodeCall(call));
+    const answer: CallAnswer = JSON.parse(await waiting.promise);
+    if ("failed" in answer) throw new Error(answer.failed);
+    return answer;
+  };
+  const onProgress = (row: AgentProgress) => print(new TextEncoder().encode(encodeProgress(row)));
   const { gateway_url, token, model } = config;
-  const client = new ModelClient({ gateway_url, token, model, clock: systemClock, fetch, onProgress: print });
-  const outcome = runAgent({ config, model: client, clock: systemClock, onProgress: print });
-  return await Promise.race([outcome.then((name) => OUTCOMES[name]), untilBrokerEnds(input)]);
+  const client = new ModelClient({ gateway_url, token, model, clock: systemClock, fetch, onProgress });
+  const outcome = runAgent({ config, model: client, callTool, onProgress });
+  return await Promise.race([outcome.then((name) => OUTCOMES[name]), untilBrokerEnds()]);
 }
 
 if (import.meta.main) Deno.exit(await runBuiltInAgent());

@@ -2,10 +2,16 @@
  * The databases of a task, for the built-in agent: SQL on copies of branches, bounded in rows, bytes, memory and time.
  * A statement can reach nothing but its database: no other file is attached, no extension loaded, and of the pragmas
  * only those are allowed that read, or set up the connection.
+ *
+ * A database is opened only where all its files are plain ones and no journal is to be replayed. Between that look and
+ * SQLite's own nothing comes: calls are done one after the other, those for files reach another folder, and no statement
+ * writes a file of its choice.
  */
 
 import { stripTypeScriptTypes } from "node:module";
 import type { Clock } from "../../lib/clock.ts";
+import { lstatIfPresent } from "../../lib/fs.ts";
+import { isHotJournal } from "../../lib/sqlite/hot_journal.ts";
 import type { AgentDatabase } from "./config.ts";
 import sql_worker from "./sql_worker.ts" with { type: "text" };
 import type { SqlAnswer, SqlRequest } from "./sql_worker.ts";
@@ -60,6 +66,7 @@ export class AgentDatabases {
     if (this.#stuck.has(name)) {
       throw new ToolError(`The database ${name} is still busy with a statement that took too long; do without it`);
     }
+    await requireSafe(name, path);
     const answer = await this.#ask(name, {
       path,
       sql,
@@ -101,6 +108,18 @@ export class AgentDatabases {
   #url(): string {
     const source = () => new Blob([stripTypeScriptTypes(sql_worker)], { type: "text/javascript" });
     return this.#module ??= URL.createObjectURL(source());
+  }
+}
+
+/** Refuses what would lead SQLite to another file: a link, a second name, a journal that names one. */
+async function requireSafe(name: string, path: string): Promise<void> {
+  for (const file of [path, `${path}-wal`, `${path}-shm`]) {
+    const info = lstatIfPresent(file);
+    if (info === undefined && file !== path) continue;
+    if (!info?.isFile || info.nlink !== 1) throw new ToolError(`The database ${name} is no longer a plain file`);
+  }
+  if (await isHotJournal(`${path}-journal`)) {
+    throw new ToolError(`The database ${name} was left in the middle of a transaction; do without it`);
   }
 }
 

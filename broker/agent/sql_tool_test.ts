@@ -137,11 +137,12 @@ Deno.test("a statement that never ends is abandoned, and its database is not use
   // In a process of its own, since the thread that is left behind ends only with its process.
   using bench = new Bench();
   const clock = `
-    let wake;
-    const clock = { now: () => 0, monotonic: () => 0, sleep: () => new Promise((resolve) => wake = resolve) };`;
+    const asleep = Promise.withResolvers();
+    const sleep = () => new Promise((wake) => asleep.resolve({ wake }));
+    const clock = { now: () => 0, monotonic: () => 0, sleep };`;
   const work = `
     const endless = databases.run("shop", "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT count(*) FROM c");
-    wake();
+    (await asleep.promise).wake();
     await endless.catch((error) => console.log(error.message));
     await databases.run("shop", "SELECT 1").catch((error) => console.log(error.message));`;
   assertEquals(

@@ -2,8 +2,11 @@
  * The thread in which the built-in agent's statements run. SQLite cannot be interrupted from JavaScript, but a thread
  * that does not answer can be abandoned.
  *
- * The sandboxed process may read neither this file nor any other of the program: the thread starts from the module's
- * text, which is part of the program, and so imports nothing but what Deno itself brings.
+ * The process may read neither this file nor any other of the program: the thread starts from the module's text, which
+ * is part of the program, and so imports nothing but what Deno itself brings.
+ *
+ * The database may be whatever earlier statements made of it. So its schema is not trusted, nothing is kept in files but
+ * the database with its log, and no statement reaches another one.
  */
 
 import { DatabaseSync } from "node:sqlite";
@@ -127,9 +130,9 @@ function rollBack(db: Connection): boolean {
 function answer(request: SqlRequest): SqlAnswer {
   let db: Connection | undefined;
   try {
-    const options = { timeout: BUSY_MS, readBigInts: true, returnArrays: true };
+    const options = { timeout: BUSY_MS, readBigInts: true, returnArrays: true, defensive: true, allowExtension: false };
     db = new DatabaseSync(request.path, options) as unknown as Connection;
-    db.exec(`PRAGMA hard_heap_limit=${request.max_memory_bytes}; PRAGMA trusted_schema=OFF`);
+    db.exec(`PRAGMA hard_heap_limit=${request.max_memory_bytes}; PRAGMA trusted_schema=OFF; PRAGMA temp_store=MEMORY`);
     // An abandoned transaction then stays in the log, of which SQLite never reads a part.
     db.exec("PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON");
     db.setAuthorizer((action, a, b) => isAllowed(action, a, b) ? SQLITE_OK : SQLITE_DENY);

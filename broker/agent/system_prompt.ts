@@ -3,10 +3,17 @@
  */
 
 import { plural } from "../../lib/text/plural.ts";
-import type { AgentConfig } from "./config.ts";
+
+export interface PromptFacts {
+  max_turns: number;
+  /** Symbolic links of the work tree. */
+  links: number;
+  /** Names of databases. */
+  databases: readonly string[];
+}
 
 /** The rules; they describe what holds anyway, so that the model does not waste turns on finding out. */
-export function systemPrompt({ max_turns, links, databases = [] }: AgentConfig): string {
+export function systemPrompt({ max_turns, links, databases }: PromptFacts): string {
   return [
     "You are a software engineer who changes one repository as the task says. No one answers questions: decide",
     "yourself, and say in the summary what you assumed.",
@@ -17,16 +24,14 @@ export function systemPrompt({ max_turns, links, databases = [] }: AgentConfig):
     } and finish, and`,
     "  through nothing else.",
     ...(databases.length === 0 ? [] : [
-      `- The tool sql works on your own copies of these SQLite databases: ${
-        databases.map(({ name }) => name).join(", ")
-      }.`,
+      `- The tool sql works on your own copies of these SQLite databases: ${databases.join(", ")}.`,
       "  What you change there is shown to the person as a difference of rows, and kept when they approve it.",
     ]),
     "- You cannot run programs: no tests, no builds, no git, no network. Never say that you ran or tested something.",
     "- Paths are relative to the work folder. Nothing outside it exists for you, and git's own folder is off limits.",
-    ...(links.length === 0 ? [] : [
+    ...(links === 0 ? [] : [
       `- The repository has ${
-        plural(links.length, "symbolic link")
+        plural(links, "symbolic link")
       }. They are listed with where they lead; they cannot be followed,`,
       "  changed or replaced, and stay as they are. Edit what they lead to, by its own path.",
     ]),
@@ -37,7 +42,3 @@ export function systemPrompt({ max_turns, links, databases = [] }: AgentConfig):
     "  changed and why, what you did not do, and what the person should run to check it.",
   ].join("\n");
 }
-
-/** Sent to a model that answers without calling a tool. */
-export const NUDGE =
-  "You called no tool. Go on with the tools, or call finish with a summary if the work is done or cannot be done.";

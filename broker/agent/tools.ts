@@ -5,15 +5,12 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
+import { MAX_ANSWER_LENGTH, MAX_ARGUMENTS_LENGTH, type ToolAnswer } from "./calls.ts";
 import type { AgentDatabases } from "./sql_tool.ts";
 import { ToolError, type WorkTree } from "./work_tree.ts";
 import { plural } from "../../lib/text/plural.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
-/** The longest answer of a tool, in UTF-16 units. */
-export const MAX_ANSWER_LENGTH = 48 << 10;
-/** The longest arguments of a call, in UTF-16 units: a file of the largest size, escaped. */
-export const MAX_ARGUMENTS_LENGTH = 2 << 20;
 const MAX_MATCHES = 200;
 /** The longest line that `search` shows, in UTF-16 units. */
 const MAX_SHOWN_LINE = 300;
@@ -25,15 +22,6 @@ export interface ToolContext {
   tree: WorkTree;
   clock: Clock;
   databases?: AgentDatabases;
-}
-
-export interface ToolAnswer {
-  ok: boolean;
-  /** For the model. */
-  text: string;
-  /** For people, one line. */
-  summary: string;
-  finished?: boolean;
 }
 
 interface Parameter {

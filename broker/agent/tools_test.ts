@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
-import { callTool, MAX_ANSWER_LENGTH, toolDefinitions, TOOLS } from "./tools.ts";
+import { MAX_ANSWER_LENGTH } from "./calls.ts";
+import { callTool, toolDefinitions, TOOLS } from "./tools.ts";
 import { WorkTree } from "./work_tree.ts";
 
 class Bench implements Disposable {

@@ -12,6 +12,7 @@ import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { fileError, lstatIfPresent } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { helperArgs, helperEnv } from "../../lib/helper_process.ts";
+import { isHotJournal } from "../../lib/sqlite/hot_journal.ts";
 import { runProcess } from "../../lib/process.ts";
 import type { ProfileCheck } from "../settings/settings.ts";
 import {
@@ -20,14 +21,13 @@ import {
   CHANGESET_ROOT,
   CHECK_ANSWER,
   type CheckAnswer,
+  grownBytes,
 } from "../task/database_schema.ts";
 import type { Report } from "./inspection_report.ts";
 // Makes it part of the program, so that caches and packages include it.
 import type {} from "./inspector_main.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
-/** What a database may have grown to: twice what it was and a gigabyte. */
-const GROWTH = { factor: 2, bytes: 2 ** 30 };
 const INSPECT_MS = 300_000;
 const CHECK_MS = 30_000;
 /** Seconds of the processor after which the system itself ends it, should the broker be gone by then. */
@@ -35,8 +35,6 @@ const CPU_S = 600;
 const HEAP_MIB = 512;
 /** The report is bounded by what it lists; this is more. */
 const MAX_REPORT_BYTES = 4 << 20;
-/** What a rollback journal begins with while it is to be replayed. */
-const JOURNAL_MAGIC = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const MAX_PROBLEM_CHARS = 500;
 
 export interface InspectorOptions {
@@ -74,10 +72,11 @@ export async function inspectDatabase(options: InspectorOptions, inspection: Ins
   const { what, left, base, work_dir, signal } = inspection;
   const attempted = `Cannot take over ${what}`;
   try {
-    const { size } = await Deno.stat(base);
-    const max_bytes = size * GROWTH.factor + GROWTH.bytes;
+    const max_bytes = grownBytes((await Deno.stat(base)).size);
     requirePlain(left, { attempted, max_bytes });
-    await refuseHotJournal(`${left}-journal`, attempted);
+    if (await isHotJournal(`${left}-journal`)) {
+      throw new TaskdError("corrupt", `${attempted}: it was left in the middle of a transaction`);
+    }
     await Deno.mkdir(work_dir, { mode: 0o700 });
     await take(left, `${work_dir}/result.db`);
     if (requirePlain(`${left}-wal`, { attempted, max_bytes, optional: true })) {
@@ -140,18 +139,6 @@ function requirePlain(
     throw new TaskdError("too_large", `${attempted}: it has grown to ${info.size} bytes, over ${max_bytes}`);
   }
   return true;
-}
-
-async function refuseHotJournal(path: string, attempted: string): Promise<void> {
-  const info = lstatIfPresent(path);
-  if (info === undefined || info.isFile && !await isHot(path)) return;
-  throw new TaskdError("corrupt", `${attempted}: it was left in the middle of a transaction`);
-}
-
-async function isHot(path: string): Promise<boolean> {
-  using file = await Deno.open(path);
-  const bytes = new Uint8Array(JOURNAL_MAGIC.length);
-  return await file.read(bytes) === bytes.length && JOURNAL_MAGIC.every((byte, index) => bytes[index] === byte);
 }
 
 /** Moves a file that another user may own; it is the broker's from then on. */

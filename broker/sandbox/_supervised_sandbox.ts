@@ -12,7 +12,11 @@ export interface SupervisedSandbox {
   clock: Clock;
   /** Milliseconds between SIGTERM and SIGKILL. */
   grace_ms: number;
-  attach(): Deno.ChildProcess;
+  attach(): {
+    status: Promise<Deno.CommandStatus>;
+    stdout: ReadableStream<Uint8Array>;
+    stderr: ReadableStream<Uint8Array>;
+  };
   signal(name: "SIGTERM" | "SIGKILL"): void | Promise<void>;
   /** Called once that process has ended, for a sandbox that ends with it: from then on it gets no signal. */
   onExit?(): void;

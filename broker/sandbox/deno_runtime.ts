@@ -1,23 +1,32 @@
 /**
- * The embedded runtime: the built-in agent in a Deno process of its own, held by Deno's permissions.
+ * The embedded runtime: the built-in agent in two Deno processes, each held by Deno's permissions and by limits of the
+ * system.
  *
- * The process may read and write the task's work folder, and the folder of its databases where it has some, and connect
- * to the gateway's address and port. It has no environment, no subprocesses, no system information, no native code, no
- * imports except the agent's own modules, and a bounded heap. Symbolic links are put aside while it runs, because
- * permissions follow them.
+ * The agent's process may connect to the gateway's address and port, and has no file: native code that asks for no
+ * permission, such as SQLite's, the storage of browsers and their cache, finds that it can write none either. It has no
+ * environment, no subprocesses, no system information, no native code of its own, no imports except the agent's own
+ * modules, and a bounded heap.
+ *
+ * What it would do with files it has done by the other process, which has the task's work folder, and the folder of its
+ * databases where it has some, and no network. Symbolic links are put aside meanwhile, because permissions follow them.
  */
 
 import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError } from "../../lib/fs.ts";
-import { DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
-import { runProcess } from "../../lib/process.ts";
+import { createEmptyFile, fileError, fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { MAX_CALLS } from "../agent/calls.ts";
+import { type AgentDatabase, DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
+import { systemPrompt } from "../agent/system_prompt.ts";
+import { toolDefinitions } from "../agent/tools.ts";
+import { grownBytes } from "../task/database_schema.ts";
+import { type ProcessLimits, runProcess, withLimits } from "../../lib/process.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
-import { type ParkedLinks, parkLinks, restoreLinks } from "./_parked_links.ts";
-import { supervise } from "./_supervised_sandbox.ts";
-import { endProcesses, type RunningProcess, signalProcess } from "./processes.ts";
+import { type EmbeddedProcesses, embeddedSandbox, kill, removeCache } from "./_embedded_sandbox.ts";
+import { parkLinks, restoreLinks } from "./_parked_links.ts";
+import { endProcesses, type RunningProcess } from "./processes.ts";
 import type {
   BuiltInAgentWorkload,
   ListenAddresses,
@@ -26,23 +35,33 @@ import type {
   SandboxRuntimeName,
   SandboxSpec,
 } from "./runtime.ts";
-// Makes the agent part of the program, so that caches and packages include it.
+// Makes them part of the program, so that caches and packages include them.
 import type {} from "../agent/main.ts";
+import type {} from "../agent/files_main.ts";
 
-/** Milliseconds between SIGTERM and SIGKILL: the agent has nothing to save. */
-const GRACE_MS = 1_000;
 /** A runtime that does not answer is none. */
 const VERSION_DEADLINE_MS = 30_000;
 const MAX_VERSION_BYTES = 64 << 10;
 /** V8 does not start with less. */
 const MIN_HEAP_MIB = 32;
+/** A call of the largest size, some times over. */
+const FILES_HEAP_MIB = 256;
+/** Long enough to load the agent's modules; no time that anything waits for. */
+const WARM_DEADLINE_MS = 30_000;
+/** What deno may read of its own cache for the agent: compiled modules, and those of packages. */
+const CACHED = ["gen", "remote"];
+/** POSIX has it there. A runtime whose permissions name paths makes no links. */
+const LN_PATH = "/bin/ln";
+const LN_DEADLINE_MS = 30_000;
+
+const AGENT = { name: "agent", module: import.meta.resolve("../agent/main.ts"), folders: [] } as const;
 
 /** The argument by which a process is known again; see {@linkcode DenoRuntime.sweep}. */
 const MARKER = "--taskd-sandbox=";
 
 export interface DenoRuntimeOptions {
   deno_path: string;
-  /** Deno's cache (DENO_DIR), absolute; the agent cannot read it, the runtime below it does. */
+  /** Deno's cache (DENO_DIR), absolute; the agent cannot use it, the runtime below it reads of it. */
   cache_dir: string;
   owner: string;
   clock: Clock;
@@ -59,9 +78,13 @@ export class DenoRuntime implements SandboxRuntime {
     this.#options = options;
   }
 
-  /** Nothing is shared: its sandboxes are processes of this host. */
-  prepare(): Promise<{ listen: ListenAddresses }> {
-    return Promise.resolve({ listen: { hostname: "127.0.0.1", gateway_port: 0, proxy_port: 0 } });
+  /**
+   * Nothing is shared but the compiled modules: the agent's process could not keep them, and would compile them at each
+   * start.
+   */
+  async prepare(): Promise<{ listen: ListenAddresses }> {
+    if (!Deno.build.standalone) await this.#warm();
+    return { listen: { hostname: "127.0.0.1", gateway_port: 0, proxy_port: 0 } };
   }
 
   close(): Promise<void> {
@@ -102,34 +125,36 @@ export class DenoRuntime implements SandboxRuntime {
     const gateway = gatewayAddress(workload, attempted);
     const work_dir = await realFolder(spec.work_dir, attempted);
     const databases = await databasesOf(workload, work_dir, attempted);
+    if (await isMissing(this.#options.deno_path)) throw failed(`${attempted}: there is no ${this.#options.deno_path}`);
+    const cache_dir = `${work_dir}.deno`;
     const parked = await parkLinks(work_dir, spec.signal);
-    let child: Deno.ChildProcess;
+    let processes: EmbeddedProcesses;
     try {
-      child = new Deno.Command(this.#options.deno_path, {
-        args: this.#args(spec, { gateway, databases_dir: databases?.directory }),
-        cwd: work_dir,
-        env: helperEnv(this.#options.cache_dir),
-        clearEnv: true,
-        detached: true,
-        stdin: "piped",
-        stdout: "piped",
-        stderr: "piped",
-      }).spawn();
+      await this.#makeCache(cache_dir, attempted);
+      processes = this.#spawn(spec, { gateway, work_dir, databases, cache_dir });
     } catch (cause) {
+      await removeCache(cache_dir);
       await restoreLinks(parked, spec.signal);
-      throw failed(`${attempted}: ${this.#options.deno_path} cannot be started`, cause);
+      throw cause instanceof TaskdError ? cause : failed(`${attempted}: its processes cannot be started`, cause);
     }
-    const config = encodeConfig({
-      gateway_url: workload.gateway_url,
-      token: workload.token,
-      model: workload.model,
-      instruction: workload.instruction,
-      work_dir,
-      max_turns: workload.max_turns ?? DEFAULT_MAX_TURNS,
-      links: parked.links.map(({ path, target }) => ({ path: path.slice(work_dir.length + 1), target })),
-      ...(databases === undefined ? {} : { databases: databases.files }),
-    });
-    return denoSandbox(child, { spec, config, parked, clock: this.#options.clock });
+    const max_turns = workload.max_turns ?? DEFAULT_MAX_TURNS;
+    const links = parked.links.map(({ path, target }) => ({ path: path.slice(work_dir.length + 1), target }));
+    const files = databases?.files ?? [];
+    const { gateway_url, token, model, instruction } = workload;
+    const configs = {
+      agent: encodeConfig({
+        gateway_url,
+        token,
+        model,
+        system_prompt: systemPrompt({ max_turns, links: links.length, databases: files.map(({ name }) => name) }),
+        instruction,
+        tools: toolDefinitions({ databases: files.length > 0 }),
+        max_turns,
+      }),
+      files: encodeConfig({ work_dir, links, databases: files }),
+    };
+    const { clock } = this.#options;
+    return embeddedSandbox({ ...processes, spec, configs, max_calls: max_turns * MAX_CALLS, parked, cache_dir, clock });
   }
 
   /**
@@ -159,47 +184,105 @@ export class DenoRuntime implements SandboxRuntime {
     return /^[0-9a-f]{32}$/.test(task_id) ? task_id : undefined;
   }
 
-  #args(
+  #spawn(
     { task_id, memory_bytes }: SandboxSpec,
-    { gateway, databases_dir }: { gateway: string; databases_dir: string | undefined },
-  ): string[] {
-    const { agent, owner } = this.#options;
-    const heap_mib = Math.max(MIN_HEAP_MIB, Math.floor(memory_bytes / (1 << 20)));
-    // The process starts in the work folder. By its name it could not be granted if that has a comma.
-    const folders = [".", ...(databases_dir === undefined ? [] : [`../${basename(databases_dir)}`])];
-    return helperArgs({
-      name: agent?.name ?? "agent",
-      module: agent?.module ?? import.meta.resolve("../agent/main.ts"),
-      folders,
-      net: gateway,
-      heap_mib,
-      marker: `${MARKER}${owner}:${task_id}`,
-    });
-  }
-}
-
-function denoSandbox(
-  child: Deno.ChildProcess,
-  { spec, config, parked, clock }: { spec: SandboxSpec; config: string; parked: ParkedLinks; clock: Clock },
-): Sandbox {
-  const writer = child.stdin.getWriter();
-  // It may end before it has read everything; its exit code is the reason.
-  const fed = writer.write(new TextEncoder().encode(config)).catch(() => {});
-  return supervise({
-    spec,
-    clock,
-    grace_ms: GRACE_MS,
-    attach: () => child,
-    signal: (name) => void signalProcess(-child.pid, name),
-    // Whatever else is in the group ends with its leader, whose number may be another process's from now on.
-    onExit: () => void signalProcess(-child.pid, "SIGKILL"),
-    ended: ({ code, signal }) => ({ code, ...(signal === null ? {} : { signal }) }),
-    async release() {
-      await fed;
-      await writer.close().catch(() => {});
-      await restoreLinks(parked, spec.signal);
+    { gateway, work_dir, databases, cache_dir }: {
+      gateway: string;
+      work_dir: string;
+      databases: TaskFiles | undefined;
+      cache_dir: string;
     },
-  });
+  ): EmbeddedProcesses {
+    const { agent: other, owner, cache_dir: shared_cache_dir } = this.#options;
+    const marker = `${MARKER}${owner}:${task_id}`;
+    const agent: Helper = {
+      ...AGENT,
+      ...other,
+      net: gateway,
+      heap_mib: Math.max(MIN_HEAP_MIB, Math.floor(memory_bytes / (1 << 20))),
+      marker,
+    };
+    // The process starts in the work folder. By its name it could not be granted if that has a comma.
+    const folders = [".", ...(databases === undefined ? [] : [`../${basename(databases.directory)}`])];
+    const files: Helper = {
+      name: "files",
+      module: import.meta.resolve("../agent/files_main.ts"),
+      folders,
+      heap_mib: FILES_HEAP_MIB,
+      marker,
+    };
+    const started = this.#spawnOne(agent, { cwd: "/", cache_dir, file_bytes: 0 });
+    try {
+      const file_bytes = databases?.max_bytes ?? grownBytes(0);
+      return {
+        agent: started,
+        files: this.#spawnOne(files, { cwd: work_dir, cache_dir: shared_cache_dir, file_bytes }),
+      };
+    } catch (error) {
+      kill(started, "SIGKILL");
+      throw error;
+    }
+  }
+
+  /** A write beyond `file_bytes` fails: a process that it ended could not say why. */
+  #spawnOne(
+    helper: Helper,
+    { cwd, cache_dir, file_bytes }: { cwd: string; cache_dir: string } & Required<Pick<ProcessLimits, "file_bytes">>,
+  ): Deno.ChildProcess {
+    const limits: ProcessLimits = { file_bytes, outlives_file_bytes: true };
+    const { program, args } = withLimits(this.#options.deno_path, helperArgs(helper), limits);
+    return new Deno.Command(program, {
+      args,
+      cwd,
+      env: helperEnv(cache_dir),
+      clearEnv: true,
+      detached: true,
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+  }
+
+  /**
+   * Makes a DENO_DIR of its own for the agent's process. In the one that all share, the runtime, which may write nothing,
+   * would empty its databases at each start, and what tasks left in their storage could be read.
+   */
+  async #makeCache(path: string, attempted: string): Promise<void> {
+    // A broker that was killed may have left it.
+    await removeCache(path);
+    await Deno.mkdir(path, { mode: 0o700 });
+    // In the place of the folder of localStorage and caches.
+    createEmptyFile(`${path}/location_data`);
+    const { code, stderr } = await runProcess(LN_PATH, {
+      args: ["-s", "--", ...CACHED.map((name) => `${this.#options.cache_dir}/${name}`), `${path}/`],
+      env: { LC_ALL: "C" },
+      cwd: "/",
+      deadline_ms: LN_DEADLINE_MS,
+      max_bytes: MAX_VERSION_BYTES,
+      clock: this.#options.clock,
+      attempted,
+      signal: undefined,
+    });
+    if (code !== 0) throw failed(`${attempted}: ${LN_PATH} ended with ${code}: ${sanitizeLine(stderr.slice(0, 500))}`);
+  }
+
+  /** Has deno compile the agent's modules where that was never done: with no configuration, the agent ends at once. */
+  async #warm(): Promise<void> {
+    const { cache_dir, clock, deno_path } = this.#options;
+    const run = runProcess(deno_path, {
+      args: helperArgs({ ...AGENT, heap_mib: FILES_HEAP_MIB }),
+      env: helperEnv(cache_dir),
+      cwd: "/",
+      deadline_ms: WARM_DEADLINE_MS,
+      max_bytes: MAX_VERSION_BYTES,
+      on_excess: "cut",
+      clock,
+      attempted: "Cannot start the built-in agent",
+      signal: undefined,
+    });
+    // What does not work will be reported by the task that needs it.
+    await run.catch(() => {});
+  }
 }
 
 /** `host:port` for the permission. */
@@ -211,18 +294,36 @@ function gatewayAddress({ gateway_url }: BuiltInAgentWorkload, attempted: string
   return `${url.hostname}:${url.port === "" ? 80 : url.port}`;
 }
 
+interface TaskFiles {
+  directory: string;
+  files: AgentDatabase[];
+  /** Of the largest file that may come of them. */
+  max_bytes: number;
+}
+
 /** The databases by their absolute names; their folder can only be granted where it lies beside the work folder. */
 async function databasesOf(
   { databases }: BuiltInAgentWorkload,
   work_dir: string,
   attempted: string,
-): Promise<{ directory: string; files: { name: string; path: string }[] } | undefined> {
+): Promise<TaskFiles | undefined> {
   if (databases === undefined) return undefined;
   const directory = await realFolder(databases.directory, attempted);
   if (dirname(directory) !== dirname(work_dir) || basename(directory).includes(",")) {
     throw new TaskdError("usage", `${attempted}: the databases' folder does not lie beside the work folder`);
   }
-  return { directory, files: databases.files.map(({ name, file }) => ({ name, path: `${directory}/${file}` })) };
+  const files = databases.files.map(({ name, file }) => ({ name, path: `${directory}/${file}` }));
+  const sizes = files.map(({ path }) => lstatIfPresent(path)?.size ?? 0);
+  return { directory, files, max_bytes: grownBytes(Math.max(0, ...sizes)) };
+}
+
+/** Whether a program is seen not to be there; a shell that starts it would only say so later. */
+async function isMissing(path: string): Promise<boolean> {
+  try {
+    return !(await Deno.stat(path)).isFile;
+  } catch (error) {
+    return fileErrorCode(error) === "not_found";
+  }
 }
 
 async function realFolder(path: string, attempted: string): Promise<string> {

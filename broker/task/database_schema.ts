@@ -7,6 +7,11 @@ import * as v from "valibot";
 import { namedValues } from "../../lib/protocol/named_values.ts";
 import { COUNT, SHA256 } from "./value_schemas.ts";
 
+/** Bytes that a database of `size` bytes may have grown to in a task: twice as many and a gigabyte. */
+export function grownBytes(size: number): number {
+  return 2 * size + 2 ** 30;
+}
+
 const window = { bytes: COUNT, at: v.exactOptional(COUNT), sha256: v.exactOptional(v.string()) };
 /**
  * A value of a row, or SQL. Integers and reals that JSON cannot hold are text; a long text and a blob come as a part, with

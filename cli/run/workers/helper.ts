@@ -4,6 +4,7 @@
  */
 
 import { runBuiltInAgent } from "../../../broker/agent/main.ts";
+import { runFiles } from "../../../broker/agent/files_main.ts";
 import { runInspector } from "../../../broker/databases/inspector_main.ts";
 import type { HelperName } from "../../../lib/helper_process.ts";
 import { runHostileAgent } from "../../redteam/hostile_agent.ts";
@@ -18,6 +19,7 @@ interface WorkerScope {
 
 const HELPERS: Readonly<Record<HelperName, () => Promise<number>>> = {
   "agent": runBuiltInAgent,
+  "files": runFiles,
   "hostile-agent": runHostileAgent,
   "inspector": runInspector,
 };

@@ -1,0 +1,125 @@
+/**
+ * Passes the calls of the built-in agent to the process that does them, and each answer back. Calls are known by their
+ * mark and leave the agent's output here, unread: calls and answers are bounded in bytes, and the agent in the number of
+ * its calls. A call is passed on once the one before it is answered; until then the agent's output
+ * waits.
+ */
+
+import { concat } from "../../lib/concat.ts";
+import { TaskdError } from "../../lib/errors.ts";
+import { CALL_MARK, MAX_ANSWER_BYTES, MAX_CALL_BYTES } from "../agent/calls.ts";
+
+const NEWLINE = 0x0a;
+
+export interface CallRelayOptions {
+  /** To the process that does the calls, and from it. */
+  files: { stdin: WritableStream<Uint8Array>; stdout: ReadableStream<Uint8Array> };
+  /** To the agent. */
+  agent: { stdin: WritableStream<Uint8Array> };
+  max_calls: number;
+}
+
+export class CallRelay {
+  readonly #to_files: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #from_files: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #to_agent: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #max_calls: number;
+  #calls = 0;
+  /** One of the two processes is gone: no answer is waited for any more. */
+  #is_over = false;
+
+  constructor({ files, agent, max_calls }: CallRelayOptions) {
+    this.#to_files = files.stdin.getWriter();
+    this.#from_files = files.stdout.getReader();
+    this.#to_agent = agent.stdin.getWriter();
+    this.#max_calls = max_calls;
+  }
+
+  /** The first line of each; one that ends before it has read it says so by its end. */
+  async configure(configs: { files: string; agent: string }): Promise<void> {
+    const send = (writer: WritableStreamDefaultWriter<Uint8Array>, text: string) =>
+      writer.write(new TextEncoder().encode(text)).catch(() => {});
+    await Promise.all([send(this.#to_files, configs.files), send(this.#to_agent, configs.agent)]);
+  }
+
+  /**
+   * What the agent prints, without its calls. Ends with an error when a call or an answer is over its bound, or the
+   * agent makes more calls than it may.
+   */
+  async *output(stdout: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+    let call: Uint8Array[] | undefined;
+    let length = 0;
+    let is_line_start = true;
+    for await (const chunk of stdout) {
+      for (let rest = chunk; rest.length > 0;) {
+        if (call === undefined) {
+          const at = callIn(rest, is_line_start);
+          const before = at < 0 ? rest : rest.subarray(0, at);
+          if (before.length > 0) yield before;
+          is_line_start = at >= 0 || rest.at(-1) === NEWLINE;
+          if (at < 0) break;
+          [call, length] = [[], 0];
+          rest = rest.subarray(at);
+        }
+        const newline = rest.indexOf(NEWLINE);
+        const part = newline < 0 ? rest : rest.subarray(0, newline + 1);
+        length += part.length;
+        if (length > MAX_CALL_BYTES) throw refused(`made a call of more than ${MAX_CALL_BYTES} bytes`);
+        call.push(part.slice());
+        if (newline < 0) break;
+        rest = rest.subarray(newline + 1);
+        const line = concat(call);
+        call = undefined;
+        await this.#do(line.subarray(1));
+      }
+    }
+  }
+
+  /** Gives both inputs an end and takes no more answers. */
+  async close(): Promise<void> {
+    this.#is_over = true;
+    const closed = [this.#to_files.close(), this.#to_agent.close(), this.#from_files.cancel()];
+    await Promise.allSettled(closed);
+  }
+
+  async #do(line: Uint8Array): Promise<void> {
+    if (this.#is_over) return;
+    if (++this.#calls > this.#max_calls) throw refused(`made more than ${this.#max_calls} calls`);
+    this.#is_over = !(await sent(this.#to_files, line));
+    const answer = this.#is_over ? undefined : await this.#answer();
+    this.#is_over = answer === undefined || !(await sent(this.#to_agent, answer));
+  }
+
+  /** A line; undefined when there is none any more. */
+  async #answer(): Promise<Uint8Array | undefined> {
+    const parts: Uint8Array[] = [];
+    for (let length = 0;;) {
+      const { value, done } = await this.#from_files.read();
+      if (done) return undefined;
+      length += value.length;
+      const newline = value.indexOf(NEWLINE);
+      if (length > MAX_ANSWER_BYTES || newline >= 0 && newline < value.length - 1) {
+        throw new TaskdError("sandbox_failed", "The process that has the task's files gave an invalid answer");
+      }
+      parts.push(value.slice());
+      if (newline >= 0) return concat(parts);
+    }
+  }
+}
+
+/** Where a call begins; -1 for nowhere. */
+function callIn(bytes: Uint8Array, is_line_start: boolean): number {
+  for (let at = bytes.indexOf(CALL_MARK); at >= 0; at = bytes.indexOf(CALL_MARK, at + 1)) {
+    if (at === 0 ? is_line_start : bytes[at - 1] === NEWLINE) return at;
+  }
+  return -1;
+}
+
+/** Whether it was taken; a process that is gone takes nothing. */
+function sent(writer: WritableStreamDefaultWriter<Uint8Array>, bytes: Uint8Array): Promise<boolean> {
+  return writer.write(bytes).then(() => true, () => false);
+}
+
+function refused(what: string): TaskdError {
+  return new TaskdError("sandbox_failed", `The built-in agent was ended: it ${what}`);
+}
