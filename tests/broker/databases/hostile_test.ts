@@ -2,6 +2,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { DatabaseSync } from "node:sqlite";
 import { inspectDatabase } from "../../../broker/databases/inspector.ts";
 import { TaskdError } from "../../../lib/errors.ts";
+import { superJournal } from "../../../cli/redteam/hot_journal.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import { until } from "../engine/bench.ts";
@@ -156,18 +157,8 @@ Deno.test("a journal that names another file does not lead to that file's remova
   await left.killed(
     "PRAGMA cache_spill=1; PRAGMA cache_size=1; BEGIN; UPDATE items SET name = hex(randomblob(200000))",
   );
-  // The super-journal's name, its length, checksum and the magic stand at the end.
-  const name = new TextEncoder().encode(victim);
-  const sum = name.reduce((total, byte) => total + byte, 0);
-  const tail = new Uint8Array(4 + name.length + 16);
-  const view = new DataView(tail.buffer);
-  view.setUint32(0, 2 ** 30 / 4096 + 1);
-  tail.set(name, 4);
-  view.setUint32(4 + name.length, name.length);
-  view.setUint32(8 + name.length, sum);
-  tail.set([0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7], 12 + name.length);
   const journal = Deno.readFileSync(`${left.left}-journal`);
-  Deno.writeFileSync(`${left.left}-journal`, new Uint8Array([...journal, ...tail]));
+  Deno.writeFileSync(`${left.left}-journal`, new Uint8Array([...journal, ...superJournal(victim, 4096)]));
   await left.refused("in the middle of a transaction");
   assertEquals(Deno.readTextFileSync(victim), "precious");
 });
