@@ -1,9 +1,11 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { randomHex, systemRandom } from "../../../lib/clock.ts";
+import { DatabaseSync } from "node:sqlite";
+import { randomHex, systemClock, systemRandom } from "../../../lib/clock.ts";
+import { lstatIfPresent } from "../../../lib/fs.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { MAX_LINE_LENGTH } from "../../../broker/sandbox/runtime.ts";
 import { DenoRuntime } from "../../../broker/sandbox/deno_runtime.ts";
-import { parseProcesses } from "../../../broker/sandbox/processes.ts";
+import { listProcesses, parseProcesses } from "../../../broker/sandbox/processes.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { ModelServer } from "./_model_server.ts";
 import { allGone, CACHE_DIR, OWNER, Place, processesOf } from "./_sandbox.ts";
@@ -65,7 +67,7 @@ Deno.test("the wall clock ends a sandbox", async () => {
   const sandbox = await runtime.start(place.spec(model.url, { timeout_ms: 1_800_000 }));
   await model.hanging;
   clock.advance(1_799_999);
-  assertEquals((await processesOf(place.task_id)).length, 1);
+  assertEquals((await processesOf(place.task_id)).length, 2);
   clock.advance(1);
   assertEquals(await sandbox.wait(), { reason: "timed_out", code: 143, signal: "SIGTERM", output_truncated: false });
   assertEquals(await processesOf(place.task_id), []);
@@ -76,7 +78,7 @@ Deno.test("an agent ends by itself when its broker is killed", async () => {
   await using model = new ModelServer(["hang"]);
   await using broker = startBroker(place, { gateway_url: model.url, instruction: "x" });
   await model.hanging;
-  assertEquals((await processesOf(place.task_id)).length, 1);
+  assertEquals((await processesOf(place.task_id)).length, 2);
   broker.kill("SIGKILL");
   await allGone(place.task_id);
 });
@@ -96,10 +98,76 @@ Deno.test("sweep() ends what a killed broker left behind, and nothing else", asy
   });
   assertEquals(await other.sweep(new Set()), []);
   assertEquals(await place.runtime().sweep(new Set([place.task_id])), []);
+  // The process with the files ends by itself.
+  while ((await processesOf(place.task_id)).length > 1) await systemClock.sleep(5);
   assertEquals((await processesOf(place.task_id)).length, 1);
   assertEquals(await place.runtime().sweep(new Set()), [place.task_id]);
   assertEquals(await processesOf(place.task_id), []);
   assertEquals(await place.runtime().sweep(new Set()), []);
+});
+
+/** Statements that change something and then never end. */
+const ENDLESS =
+  "BEGIN; DELETE FROM items; WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT count(*) FROM c";
+
+/** A task with a database whose model asks for `sql` and then for nothing. */
+async function withCall(place: Place, sql: string) {
+  const databases = { directory: `${place.root}/databases`, files: [{ name: "shop", file: "shop.db" }] };
+  Deno.mkdirSync(databases.directory);
+  const path = `${databases.directory}/shop.db`;
+  const db = new DatabaseSync(path);
+  db.exec("CREATE TABLE items (a); INSERT INTO items VALUES (1)");
+  db.close();
+  const model = new ModelServer([{ calls: [["sql", { database: "shop", statement: sql }]] }, "hang"]);
+  const spec = place.spec(model.url);
+  const sandbox = await place.runtime().start({
+    ...spec,
+    workload: { ...spec.workload, databases } as typeof spec.workload,
+  });
+  return { model, sandbox, path };
+}
+
+/** Resolves once a statement is under way: its connection has made the log. */
+async function begun(path: string): Promise<void> {
+  while (lstatIfPresent(`${path}-wal`) === undefined) await systemClock.sleep(5);
+}
+
+Deno.test("stop() in the middle of a call ends both processes, and what was not committed is not", async () => {
+  await using place = new Place();
+  const { model, sandbox, path } = await withCall(place, ENDLESS);
+  await using _model = model;
+  await begun(path);
+  assertEquals((await sandbox.stop()).reason, "stopped");
+  assertEquals(await processesOf(place.task_id), []);
+  const db = new DatabaseSync(path);
+  assertEquals(db.prepare("SELECT count(*) AS n FROM items").get()!.n, 1);
+  db.close();
+  // Nothing of the call is in the output.
+  assertEquals(
+    place.lines.every(({ text }) => /^\{"type":"(turn|tool)"/.test(text)),
+    true,
+    JSON.stringify(place.lines),
+  );
+});
+
+Deno.test("a sandbox whose process with the files dies ends at once, and wait() says why", async () => {
+  for (const moment of ["in a call", "between calls"]) {
+    await using place = new Place();
+    const { model, sandbox, path } = await withCall(place, moment === "in a call" ? ENDLESS : "SELECT 1");
+    await using _model = model;
+    await (moment === "in a call" ? begun(path) : model.hanging);
+    const files = (await listProcesses()).filter(({ command_line }) =>
+      command_line.includes("files_main.ts") && command_line.endsWith(`:${place.task_id}`)
+    );
+    assertEquals(files.length, 1);
+    Deno.kill(files[0]!.pid, "SIGKILL");
+    const error = await assertRejects(() => sandbox.wait(), TaskdError);
+    assertEquals([error.code, error.message], [
+      "sandbox_failed",
+      "The process that has the task's files ended with code 137",
+    ]);
+    assertEquals(await processesOf(place.task_id), []);
+  }
 });
 
 Deno.test("sweep() kills no process that only mentions a sandbox", async () => {
