@@ -85,8 +85,9 @@ export class CallRelay {
   async #do(line: Uint8Array): Promise<void> {
     if (this.#is_over) return;
     if (++this.#calls > this.#max_calls) throw refused(`made more than ${this.#max_calls} calls`);
-    this.#is_over = !(await sent(this.#to_files, line));
-    const answer = this.#is_over ? undefined : await this.#answer();
+    // One that is not taken gets no answer.
+    void sent(this.#to_files, line);
+    const answer = await this.#answer();
     this.#is_over = answer === undefined || !(await sent(this.#to_agent, answer));
   }
 

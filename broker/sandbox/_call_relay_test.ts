@@ -1,0 +1,106 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { TaskdError } from "../../lib/errors.ts";
+import { encodeCall, MAX_ANSWER_BYTES, MAX_CALL_BYTES } from "../agent/calls.ts";
+import { CallRelay } from "./_call_relay.ts";
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** A relay between an agent that is given as what it prints and a process that answers by `answer`. */
+class Relayed {
+  readonly calls: string[] = [];
+  readonly answers: string[] = [];
+  #files!: ReadableStreamDefaultController<Uint8Array>;
+  readonly relay: CallRelay;
+
+  constructor(answer: (call: string) => string | undefined, max_calls = 100) {
+    const stdout = new ReadableStream<Uint8Array>({ start: (controller) => void (this.#files = controller) });
+    const stdin = new WritableStream<Uint8Array>({
+      write: (bytes) => {
+        const call = decoder.decode(bytes);
+        this.calls.push(call);
+        const line = answer(call);
+        if (line === undefined) this.#files.close();
+        else this.#files.enqueue(encoder.encode(line));
+      },
+    });
+    const agent = new WritableStream<Uint8Array>({ write: (bytes) => void this.answers.push(decoder.decode(bytes)) });
+    this.relay = new CallRelay({ files: { stdin, stdout }, agent: { stdin: agent }, max_calls });
+  }
+
+  /** What is left of the agent's output, which comes in those chunks. */
+  async output(...chunks: (string | Uint8Array)[]): Promise<string> {
+    const bytes = chunks.map((chunk) => typeof chunk === "string" ? encoder.encode(chunk) : chunk);
+    const left = await Array.fromAsync(this.relay.output(ReadableStream.from(bytes)));
+    await this.relay.close();
+    return left.map((part) => decoder.decode(part)).join("");
+  }
+}
+
+const echo = (call: string) => `answer to ${call}`;
+
+Deno.test("calls leave the output, are done in order, and each gets its answer", async () => {
+  const whole = "row 1\n\x1ecall 1\nrow 2\nro\x1ew 3\n\x1ecall 2\n\x1ecall 3\nrow 4";
+  const rest = "row 1\nrow 2\nro\x1ew 3\nrow 4";
+  for (let size = 1; size <= whole.length; size++) {
+    const relayed = new Relayed(echo);
+    const chunks = whole.match(new RegExp(`[^]{1,${size}}`, "g"))!;
+    assertEquals(await relayed.output(...chunks), rest, String(size));
+    assertEquals(relayed.calls, ["call 1\n", "call 2\n", "call 3\n"]);
+    assertEquals(relayed.answers, relayed.calls.map(echo));
+  }
+});
+
+Deno.test("a call is passed on only once the one before it is answered", async () => {
+  const order: string[] = [];
+  const answered = Promise.withResolvers<void>();
+  const files = new TransformStream<Uint8Array, Uint8Array>({
+    async transform(bytes, controller) {
+      order.push(`done: ${decoder.decode(bytes).trim()}`);
+      await answered.promise;
+      controller.enqueue(bytes);
+    },
+  });
+  const agent = new WritableStream<Uint8Array>({
+    write: (bytes) => void order.push(`answered: ${decoder.decode(bytes).trim()}`),
+  });
+  const relay = new CallRelay({
+    files: { stdin: files.writable, stdout: files.readable },
+    agent: { stdin: agent },
+    max_calls: 2,
+  });
+  const output = Array.fromAsync(relay.output(ReadableStream.from([encoder.encode("\x1ea\n\x1eb\nrow\n")])));
+  answered.resolve();
+  assertEquals((await output).map((part) => decoder.decode(part)), ["row\n"]);
+  assertEquals(order, ["done: a", "answered: a", "done: b", "answered: b"]);
+  await relay.close();
+});
+
+Deno.test("a call that is cut off is no call, and no row", async () => {
+  const relayed = new Relayed(echo);
+  assertEquals(await relayed.output("row\n\x1ecall without its end"), "row\n");
+  assertEquals(relayed.calls, []);
+});
+
+Deno.test("calls are bounded in bytes and in number, and answers in bytes", async () => {
+  const refused = async (relayed: Relayed, says: string, ...chunks: (string | Uint8Array)[]) => {
+    const error = await assertRejects(() => relayed.output(...chunks), TaskdError, says);
+    assertEquals(error.code, "sandbox_failed");
+  };
+  const largest = encodeCall({ name: "x".repeat(100), arguments: "\0".repeat(3 << 20) });
+  const relayed = new Relayed(() => `${"x".repeat(MAX_ANSWER_BYTES - 1)}\n`);
+  assertEquals(await relayed.output(largest), "");
+  assertEquals(relayed.answers[0]!.length, MAX_ANSWER_BYTES);
+  const endless = new Uint8Array(1 << 20).fill(0x1e);
+  const many = Array.from({ length: MAX_CALL_BYTES / endless.length + 1 }, () => endless);
+  await refused(new Relayed(echo), "a call of more than", ...many);
+  await refused(new Relayed(echo, 2), "more than 2 calls", "\x1e\n\x1e\n\x1e\n");
+  await refused(new Relayed(() => `${"x".repeat(MAX_ANSWER_BYTES)}\n`), "invalid answer", "\x1e\n");
+  await refused(new Relayed(() => "one\ntwo\n"), "invalid answer", "\x1e\n");
+});
+
+Deno.test("when no answer comes any more the output goes on, without its calls", async () => {
+  const relayed = new Relayed(() => undefined);
+  assertEquals(await relayed.output("\x1ea\nrow 1\n\x1eb\nrow 2\n"), "row 1\nrow 2\n");
+  assertEquals([relayed.calls, relayed.answers], [["a\n"], []]);
+});
