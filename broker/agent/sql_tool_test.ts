@@ -2,6 +2,7 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { AgentDatabases } from "./sql_tool.ts";
+import { hotJournal } from "../../cli/redteam/hot_journal.ts";
 import { ToolError } from "./work_tree.ts";
 
 class Bench implements Disposable {
@@ -89,6 +90,8 @@ Deno.test("sql reaches no other file and damages no schema", async () => {
       `VACUUM INTO '${other}'`,
       "SELECT load_extension('/lib/x.so')",
       "PRAGMA writable_schema = ON",
+      "UPDATE sqlite_schema SET sql = 'x'",
+      "PRAGMA temp_store = FILE",
       "PRAGMA temp_store_directory = '/'",
       "PRAGMA journal_mode = OFF",
       "PRAGMA main.hard_heap_limit = 0",
@@ -96,6 +99,39 @@ Deno.test("sql reaches no other file and damages no schema", async () => {
     ]
   ) await assertRejects(() => bench.databases.run("shop", sql), ToolError, "SQLite says", sql);
   assertEquals(bench.files(), ["shop.db"]);
+});
+
+Deno.test("sql opens no database beside which a journal waits, or which is no plain file", async () => {
+  using bench = new Bench();
+  const { directory, path } = bench;
+  const ledger = `${directory}/ledger`;
+  const journal = `${path}-journal`;
+  Deno.writeTextFileSync(ledger, "precious");
+  const wait = () => Deno.writeFileSync(journal, hotJournal(Deno.readFileSync(path), ledger));
+  wait();
+  await bench.refuses("SELECT 1", "left in the middle of a transaction");
+  assertEquals(Deno.readTextFileSync(ledger), "precious");
+  // What SQLite would have done.
+  bench.query("SELECT count(*) AS n FROM items");
+  assertEquals(bench.files(), ["shop.db"]);
+  Deno.writeTextFileSync(ledger, "precious");
+  for (const name of [`${path}-wal`, `${path}-shm`]) {
+    Deno.symlinkSync(ledger, name);
+    await bench.refuses("DELETE FROM items", "no longer a plain file");
+    Deno.removeSync(name);
+    Deno.linkSync(ledger, name);
+    await bench.refuses("DELETE FROM items", "no longer a plain file");
+    Deno.removeSync(name);
+  }
+  Deno.linkSync(path, `${directory}/second`);
+  await bench.refuses("DELETE FROM items", "no longer a plain file");
+  Deno.removeSync(path);
+  Deno.symlinkSync("second", path);
+  await bench.refuses("DELETE FROM items", "no longer a plain file");
+  Deno.removeSync(path);
+  await bench.refuses("CREATE TABLE t (a)", "no longer a plain file");
+  assertEquals(bench.files(), ["ledger", "second"]);
+  assertEquals(Deno.readTextFileSync(ledger), "precious");
 });
 
 Deno.test("sql shows a bounded part of a large answer", async () => {
@@ -131,6 +167,11 @@ Deno.test("sql takes bounded memory", async () => {
     await databases.run("shop", "SELECT zeroblob(900000000) || 'x'").catch((error) => console.log(error.message));
     console.log((await databases.run("shop", "SELECT 1 AS one")).text);`;
   assertEquals(await printedBy(bench, work, clock), "SQLite says: out of memory\n1 row\none\n1\n");
+  // What is kept for a statement is kept there too, and in no temporary file.
+  const kept = `
+    const rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 400) SELECT zeroblob(1000000) FROM c";
+    await databases.run("shop", "CREATE TEMP TABLE t AS " + rows).catch((error) => console.log(error.message));`;
+  assertEquals(await printedBy(bench, kept, clock), "SQLite says: out of memory\n");
 });
 
 Deno.test("a statement that never ends is abandoned, and its database is not used again", async () => {

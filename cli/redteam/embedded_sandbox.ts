@@ -85,6 +85,7 @@ async function plant(root: string, work: string): Promise<void> {
   await ensureDir(`${work}/deep`);
   const files = {
     [`${root}/secret.txt`]: "secret",
+    [`${root}/ledger`]: "what is spent",
     [`${root}/module.ts`]: "export default 1;",
     [`${work}/a.txt`]: "a",
     [`${work}/deno.json`]: '{"permissions":{"default":{"read":true}},"imports":{"node:fs":"./a.txt"}}',
@@ -138,15 +139,17 @@ async function refusals(trial: Trial, context: RedteamContext, group: string): P
     trial.attempt(name, refused !== null);
   }
   const works = found.allowed === GATEWAY_WORD;
-  trial.control("reading the gateway and writing the work folder", works, found.rest.join(" "));
+  trial.control("reading the gateway and having the work folder written", works, found.rest.join(" "));
   return found;
 }
 
 export const EMBEDDED_PROMISES: readonly SecurityPromise[] = [
   {
     id: "sandbox.files",
-    promise: "The built-in agent reads and writes its work folder and nothing else of the host",
-    attacks: "Paths outside, .., /proc, links that a repository planted, hard links, renames, temporary files",
+    promise: "The built-in agent's process uses no file, and has those of its work folder used by calls alone",
+    attacks:
+      "Paths in and outside of it, links that a repository planted, hard links, renames, databases with a journal " +
+      "that names a file, temporary files of SQLite, the storage of browsers and their caches, calls for other files",
     async run(trial, context) {
       const { before, after } = await refusals(trial, context, "files");
       trial.attempt("files beside the work folder", before === after, after);

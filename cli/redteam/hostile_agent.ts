@@ -8,6 +8,10 @@
 import { execFileSync } from "node:child_process";
 import { lookup } from "node:dns/promises";
 import { readFileSync, symlinkSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
+import { type CallAnswer, encodeCall, inputLines, print } from "../../broker/agent/calls.ts";
+import { type AgentConfig, readConfig } from "../../broker/agent/config.ts";
+import { hotJournal } from "./hot_journal.ts";
 
 interface Targets {
   work: string;
@@ -18,20 +22,30 @@ interface Targets {
   broker_pid: number;
 }
 
-/** Whether the sandbox refused: by its permissions, or since what was named is not there for it. */
+/** By its permissions, since what was named is not there for it, or since no file can be written or attached. */
+const REFUSALS = [
+  /^(NotCapable|NotFound|NotADirectory|PermissionDenied):/,
+  /Requires \w+ access|--no-npm|--cached-only|\bEPERM\b/,
+  /Failed to create cache storage directory|disk I\/O error|database or disk is full|max 0$/,
+];
+
+/** Whether the sandbox refused. */
 export function isRefusal(error: unknown): error is Error {
-  return error instanceof Error &&
-    /^(NotCapable|NotFound|PermissionDenied):|Requires \w+ access|--no-npm|--cached-only|\bEPERM\b/.test(
-      `${error.name}: ${error.message}`,
-    );
+  return error instanceof Error && REFUSALS.some((refusal) => refusal.test(`${error.name}: ${error.message}`));
 }
 
 export async function runHostileAgent(): Promise<number> {
-  const first = await Deno.stdin.readable.pipeThrough(new TextDecoderStream()).getReader().read();
-  const { gateway_url, instruction } = JSON.parse(first.value!);
+  const lines = inputLines();
+  const { gateway_url, instruction } = await readConfig<AgentConfig>(lines);
   const { work, outside, other_port, socket, redirecting, broker_pid }: Targets = JSON.parse(instruction);
   const host = "127.0.0.1";
   const file = `${outside}/secret.txt`;
+  /** Has the process with the files do a call; what that refuses is thrown as refused. */
+  const call = async (name: string, args: unknown) => {
+    print(encodeCall({ name, arguments: JSON.stringify(args) }));
+    const answer: CallAnswer = JSON.parse((await lines.next()).value!);
+    if ("failed" in answer || !answer.ok) throw new Deno.errors.NotCapable(JSON.stringify(answer));
+  };
 
   const attempts: Record<string, Record<string, () => unknown>> = {
     files: {
@@ -58,6 +72,26 @@ export async function runHostileAgent(): Promise<number> {
       "hard-link a file into the folder": () => Deno.link(file, `${work}/stolen.txt`),
       "make a link": () => Deno.symlink(file, `${work}/own_link`),
       "make a link through node": () => symlinkSync(file, `${work}/own_link`),
+      "read a file of its work folder": () => Deno.readTextFile(`${work}/a.txt`),
+      "write a file of its work folder": () => Deno.writeTextFile(`${work}/own.txt`, "x"),
+      "have SQLite make a database": () => new DatabaseSync(`${work}/own.db`).close(),
+      "have SQLite remove what a journal names": () => {
+        const path = `${work}/hot.db`;
+        new DatabaseSync(path).exec("CREATE TABLE t (a)");
+        Deno.writeFileSync(`${path}-journal`, hotJournal(Deno.readFileSync(path), `${outside}/ledger`));
+        new DatabaseSync(path).prepare("SELECT * FROM t").all();
+      },
+      "have SQLite write temporary files elsewhere": () => spill(outside),
+      "have SQLite attach a file": () => new DatabaseSync(":memory:").exec(`ATTACH '${outside}/new.db' AS other`),
+      // A thread of a compiled program has none.
+      ...("localStorage" in globalThis ? { "leave something in localStorage": leaveInStorage } : {}),
+      "leave something in a cache": leaveInCache,
+      "have a file outside read": () => call("read", { path: "../secret.txt" }),
+      "have a file outside read by its whole name": () => call("read", { path: file }),
+      "have a planted link read": () => call("read", { path: "link.txt" }),
+      "have a file written through a planted link": () => call("write", { path: "folder/new.txt", content: "x" }),
+      "have git's folder written": () => call("write", { path: ".git/config", content: "x" }),
+      "have a statement run without a database": () => call("sql", { database: "shop", statement: "SELECT 1" }),
     },
     programs: {
       "run a program": () => new Deno.Command("/bin/true").output(),
@@ -108,8 +142,27 @@ export async function runHostileAgent(): Promise<number> {
     }
   }
   // What it may do, so that the refusals above are not those of a broken process.
-  await Deno.writeTextFile(`${work}/allowed.txt`, await (await fetch(gateway_url)).text());
+  await call("write", { path: "allowed.txt", content: await (await fetch(gateway_url)).text() });
   return 0;
+}
+
+function spill(directory: string): void {
+  const db = new DatabaseSync(":memory:");
+  db.exec(`PRAGMA temp_store_directory='${directory}'; PRAGMA temp_store=FILE; PRAGMA temp.cache_size=10`);
+  db.exec("CREATE TEMP TABLE t (a)");
+  const rows =
+    "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 5000) SELECT randomblob(1000) FROM c";
+  db.exec(`INSERT INTO t ${rows}`);
+}
+
+function leaveInStorage(): void {
+  localStorage.setItem("left", "x");
+  localStorage.removeItem("left");
+}
+
+async function leaveInCache(): Promise<void> {
+  await (await caches.open("left")).put("http://host/left", new Response("x"));
+  await caches.delete("left");
 }
 
 if (import.meta.main) Deno.exit(await runHostileAgent());

@@ -37,19 +37,32 @@ Deno.test("an agent that was taken over has its copies of databases, and nothing
     });
     await sandbox.wait();
     assertEquals(JSON.parse(lines.join("\n")), {
-      "change its database": "done",
+      "open its database": "NotCapable",
+      "read its database": "NotCapable",
       "read another folder of the task": "NotCapable",
       "open a database there": "NotCapable",
       "make a database there": "NotCapable",
-      "attach one": "Error",
-      "copy one out": "Error",
       "list the task's folder": "NotCapable",
       "exchange the folder of its databases": "NotCapable",
       "link to a file outside": "NotCapable",
+      "have its database changed": "done",
+      "have another one attached": "PermissionDenied",
+      "have one copied out": "PermissionDenied",
+      "have its schema written": "PermissionDenied",
+      "have its schema made writable": "PermissionDenied",
+      "have temporary files written elsewhere": "PermissionDenied",
+      "have an extension loaded": "PermissionDenied",
+      "have a file read as a database": "PermissionDenied",
+      "have a journal written beside it": "PermissionDenied",
+      "have its folder read": "PermissionDenied",
     });
-    const db = new DatabaseSync(`${root}/git/other.db`);
-    assertEquals({ ...db.prepare("SELECT count(*) AS n FROM items").get() }, { n: 3 });
-    db.close();
+    for (const [path, n] of [["git/other.db", 3], ["databases/shop.db", 2]] as const) {
+      const db = new DatabaseSync(`${root}/${path}`);
+      assertEquals({ ...db.prepare("SELECT count(*) AS n FROM items").get() }, { n }, path);
+      db.close();
+    }
+    const names = (path: string) => [...Deno.readDirSync(`${root}/${path}`)].map(({ name }) => name).sort();
+    assertEquals([names("."), names("git")], [["databases", "git", "work"], ["other.db", "secret"]]);
   } finally {
     await Deno.remove(root, { recursive: true });
   }

@@ -9,6 +9,7 @@ const HOSTILE = import.meta.resolve("../../../cli/redteam/hostile_agent.ts");
 Deno.test("nothing in the sandbox's process gets out of the work folder and past the gateway", async () => {
   await using place = new Place();
   place.file("secret.txt", "secret");
+  place.file("ledger", "what is spent");
   place.file("module.ts", "export default 1;");
   place.file("work, it/a.txt", "a");
   Deno.mkdirSync(`${place.work}/deep`);
@@ -52,7 +53,7 @@ Deno.test("nothing in the sandbox's process gets out of the work folder and past
   const end = await sandbox.wait();
   assertEquals(end.code, 0, JSON.stringify(place.lines));
   const results: { name: string; refused: string | null }[] = place.lines.map(({ text }) => JSON.parse(text));
-  assert(results.length > 40);
+  assert(results.length > 55);
   assertEquals(results.filter(({ refused }) => refused === null), []);
   assertEquals(reached, 0);
   assertEquals(Deno.readTextFileSync(`${place.work}/allowed.txt`), "from the gateway");
