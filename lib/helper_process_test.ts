@@ -22,6 +22,12 @@ Deno.test("helperArgs() allows the folders and the one address, and nothing of t
   assert(helperArgs(offline, false).includes("--deny-net"));
 });
 
+Deno.test("a helper without folders has no file, and not all of them", () => {
+  const args = helperArgs({ ...HELPER, folders: [] }, false);
+  assertEquals(args.filter((arg) => /read|write/.test(arg)), ["--deny-read", "--deny-write"]);
+  assertEquals(helperArgs({ ...HELPER, folders: [] }, true).filter((arg) => /read|write/.test(arg)), []);
+});
+
 Deno.test("a helper of a package may import from the package's host what is cached, and nothing else", () => {
   const args = helperArgs({ ...HELPER, module: "https://jsr.io/@taskd/taskd/0.1.0/broker/agent/main.ts" }, false);
   assert(args.includes("--cached-only") && args.includes("--allow-import=jsr.io:443"));

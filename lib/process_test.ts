@@ -138,6 +138,10 @@ Deno.test("limits hold a program and what it starts: processor time, memory, byt
     [hog, { limits: { cpu_s: 60, memory_bytes: 600 * MIB } }, (code) => code === 0],
     [fill, { limits: { cpu_s: 60, file_bytes: MIB } }, (code) => code === 128 + 25],
     [fill, { limits: { cpu_s: 60, file_bytes: 3 * MIB } }, (code) => code === 0],
+    // A write fails then, and the program can say so; of a file without a byte nothing is held.
+    [fill, { limits: { file_bytes: MIB, outlives_file_bytes: true } }, (code) => code === 1],
+    [`echo x > ${file}`, { limits: { file_bytes: 0, outlives_file_bytes: true } }, (code) => code === 1],
+    [`echo x | cat; : > ${file}`, { limits: { file_bytes: 0, outlives_file_bytes: true } }, (code) => code === 0],
     // The program has its own number, arguments and input, and no limit more.
     ['read line; [ "$line" = given ] && [ "$(ulimit -d)" = unlimited ]', {
       limits: { cpu_s: 60 },
