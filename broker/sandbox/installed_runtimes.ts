@@ -139,7 +139,7 @@ export function describeRuntime(runtime: FoundRuntime): string {
   const { name, version, rootless, cgroups, oci_runtime, works, notes } = runtime;
   const title = version === undefined ? name : `${name} ${version}`;
   if (!works) return `${title} does not work: ${notes[0] ?? "it gave no reason"}`;
-  if (name === "deno") return `${title}, embedded: runs agent_d alone, and no programs`;
+  if (name === "deno") return `${title}, embedded: runs agent_d alone, which uses no file itself, and no programs`;
   const kind = rootless === undefined ? [] : [rootless ? "rootless" : "as root"];
   return [title, ...kind, ...(cgroups ? [`cgroups ${cgroups}`] : []), ...(oci_runtime ? [oci_runtime] : [])].join(", ");
 }

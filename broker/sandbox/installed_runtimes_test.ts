@@ -55,7 +55,7 @@ Deno.test("findRuntimes() reads version, privileges, control groups, OCI runtime
     "podman 5.4.0, rootless, cgroups v2, crun",
     "docker 28.2.2, rootless, cgroups v2, runc",
     "container 0.4.1, rootless",
-    "deno 2.9.6, embedded: runs agent_d alone, and no programs",
+    "deno 2.9.6, embedded: runs agent_d alone, which uses no file itself, and no programs",
   ]);
   assertEquals((await found({})).map(({ name }) => name), ["deno"]);
 });
