@@ -147,9 +147,7 @@ export const EMBEDDED_PROMISES: readonly SecurityPromise[] = [
   {
     id: "sandbox.files",
     promise: "The built-in agent's process uses no file, and has those of its work folder used by calls alone",
-    attacks:
-      "Paths in and outside of it, links that a repository planted, hard links, renames, databases with a journal " +
-      "that names a file, temporary files of SQLite, the storage of browsers and their caches, calls for other files",
+    attacks: "Paths in and outside, planted links, hard links, SQLite's journals and temporary files, browser storage",
     async run(trial, context) {
       const { before, after } = await refusals(trial, context, "files");
       trial.attempt("files beside the work folder", before === after, after);
@@ -172,7 +170,7 @@ export const EMBEDDED_PROMISES: readonly SecurityPromise[] = [
   },
   {
     id: "sandbox.host",
-    promise: "It learns nothing of the host, and cannot ask for more than it has",
+    promise: "It learns nothing of the host but where deno and taskd lie, and cannot ask for more than it has",
     attacks: "Variables, the host's and the user's name, a request for a permission",
     run: (trial, context) => refusals(trial, context, "host").then(() => {}),
   },
