@@ -87,6 +87,21 @@ Deno.test("the built-in agent answers hostile calls with errors and goes on", as
   assertEquals([...Deno.readDirSync(place.root)].length, 2);
 });
 
+Deno.test("a work folder that is gone ends the run as failed, with the reason", async () => {
+  await using place = new Place();
+  await using model = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    await request.text();
+    await Deno.remove(place.work);
+    const call = { id: "1", type: "function", function: { name: "list", arguments: '{"path":"."}' } };
+    return Response.json({ choices: [{ message: { content: null, tool_calls: [call] } }] });
+  });
+  const url = `http://127.0.0.1:${model.addr.port}`;
+  assertEquals((await (await place.runtime().start(place.spec(url))).wait()).code, 1);
+  const { outcome, summary } = place.result();
+  assertEquals(outcome, "failed");
+  assertStringIncludes(summary, "No such file");
+});
+
 Deno.test("the built-in agent ends an endless loop, a model without calls, and malformed answers", async () => {
   const table = [
     { script: { calls: [["list", { path: "." }]] as [string, unknown][] }, outcome: "turn_limit", turns: 8 },
