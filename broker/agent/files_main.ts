@@ -53,7 +53,8 @@ export async function runFiles(): Promise<number> {
       const answer = await callTool(call.name, call.arguments, context);
       return { ...answer, summary: shortLine(answer.summary) };
     } catch (error) {
-      return { failed: shortLine(error instanceof Error ? error.message : "unknown error") };
+      // A message would tell the agent where its work folder is.
+      return { failed: `the task's files cannot be used: ${error instanceof Error ? error.name : "unknown error"}` };
     }
   };
   await serveCalls(lines, work, print);

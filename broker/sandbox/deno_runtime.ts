@@ -16,13 +16,12 @@ import { dirname } from "@std/path/dirname";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { createEmptyFile, fileError, fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
-import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { MAX_CALLS } from "../agent/calls.ts";
 import { type AgentDatabase, DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
 import { systemPrompt } from "../agent/system_prompt.ts";
 import { toolDefinitions } from "../agent/tools.ts";
 import { grownBytes } from "../task/database_schema.ts";
-import { type ProcessLimits, runProcess, withLimits } from "../../lib/process.ts";
+import { runProcess, withLimits } from "../../lib/process.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
 import { type EmbeddedProcesses, embeddedSandbox, kill, removeCache } from "./_embedded_sandbox.ts";
 import { parkLinks, restoreLinks } from "./_parked_links.ts";
@@ -50,9 +49,8 @@ const FILES_HEAP_MIB = 256;
 const WARM_DEADLINE_MS = 30_000;
 /** What deno may read of its own cache for the agent: compiled modules, and those of packages. */
 const CACHED = ["gen", "remote"];
-/** POSIX has it there. A runtime whose permissions name paths makes no links. */
-const LN_PATH = "/bin/ln";
-const LN_DEADLINE_MS = 30_000;
+/** Links the first two arguments into the folder of the third, and becomes the rest: Deno's own call needs every permission. */
+const LINK_AND_RUN = '/bin/ln -s -- "$1" "$2" "$3" && shift 3 && exec "$@"';
 
 const AGENT = { name: "agent", module: import.meta.resolve("../agent/main.ts"), folders: [] } as const;
 
@@ -130,7 +128,7 @@ export class DenoRuntime implements SandboxRuntime {
     const parked = await parkLinks(work_dir, spec.signal);
     let processes: EmbeddedProcesses;
     try {
-      await this.#makeCache(cache_dir, attempted);
+      await this.#makeCache(cache_dir);
       processes = this.#spawn(spec, { gateway, work_dir, databases, cache_dir });
     } catch (cause) {
       await removeCache(cache_dir);
@@ -211,12 +209,15 @@ export class DenoRuntime implements SandboxRuntime {
       heap_mib: FILES_HEAP_MIB,
       marker,
     };
-    const started = this.#spawnOne(agent, { cwd: "/", cache_dir, file_bytes: 0 });
+    const { deno_path } = this.#options;
+    const cached = CACHED.map((name) => `${shared_cache_dir}/${name}`);
+    const run = ["-c", LINK_AND_RUN, "sh", ...cached, `${cache_dir}/`, deno_path, ...helperArgs(agent)];
+    const started = spawn("/bin/sh", run, { cwd: "/", cache_dir, file_bytes: 0 });
     try {
       const file_bytes = databases?.max_bytes ?? grownBytes(0);
       return {
         agent: started,
-        files: this.#spawnOne(files, { cwd: work_dir, cache_dir: shared_cache_dir, file_bytes }),
+        files: spawn(deno_path, helperArgs(files), { cwd: work_dir, cache_dir: shared_cache_dir, file_bytes }),
       };
     } catch (error) {
       kill(started, "SIGKILL");
@@ -224,46 +225,16 @@ export class DenoRuntime implements SandboxRuntime {
     }
   }
 
-  /** A write beyond `file_bytes` fails: a process that it ended could not say why. */
-  #spawnOne(
-    helper: Helper,
-    { cwd, cache_dir, file_bytes }: { cwd: string; cache_dir: string } & Required<Pick<ProcessLimits, "file_bytes">>,
-  ): Deno.ChildProcess {
-    const limits: ProcessLimits = { file_bytes, outlives_file_bytes: true };
-    const { program, args } = withLimits(this.#options.deno_path, helperArgs(helper), limits);
-    return new Deno.Command(program, {
-      args,
-      cwd,
-      env: helperEnv(cache_dir),
-      clearEnv: true,
-      detached: true,
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-  }
-
   /**
    * Makes a DENO_DIR of its own for the agent's process. In the one that all share, the runtime, which may write nothing,
    * would empty its databases at each start, and what tasks left in their storage could be read.
    */
-  async #makeCache(path: string, attempted: string): Promise<void> {
+  async #makeCache(path: string): Promise<void> {
     // A broker that was killed may have left it.
     await removeCache(path);
     await Deno.mkdir(path, { mode: 0o700 });
     // In the place of the folder of localStorage and caches.
     createEmptyFile(`${path}/location_data`);
-    const { code, stderr } = await runProcess(LN_PATH, {
-      args: ["-s", "--", ...CACHED.map((name) => `${this.#options.cache_dir}/${name}`), `${path}/`],
-      env: { LC_ALL: "C" },
-      cwd: "/",
-      deadline_ms: LN_DEADLINE_MS,
-      max_bytes: MAX_VERSION_BYTES,
-      clock: this.#options.clock,
-      attempted,
-      signal: undefined,
-    });
-    if (code !== 0) throw failed(`${attempted}: ${LN_PATH} ended with ${code}: ${sanitizeLine(stderr.slice(0, 500))}`);
   }
 
   /** Has deno compile the agent's modules where that was never done: with no configuration, the agent ends at once. */
@@ -283,6 +254,25 @@ export class DenoRuntime implements SandboxRuntime {
     // What does not work will be reported by the task that needs it.
     await run.catch(() => {});
   }
+}
+
+/** A write beyond `file_bytes` fails: a process that it ended could not say why. */
+function spawn(
+  path: string,
+  helper_args: readonly string[],
+  { cwd, cache_dir, file_bytes }: { cwd: string; cache_dir: string; file_bytes: number },
+): Deno.ChildProcess {
+  const { program, args } = withLimits(path, helper_args, { file_bytes, outlives_file_bytes: true });
+  return new Deno.Command(program, {
+    args,
+    cwd,
+    env: helperEnv(cache_dir),
+    clearEnv: true,
+    detached: true,
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
 }
 
 /** `host:port` for the permission. */

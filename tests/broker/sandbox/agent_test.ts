@@ -99,7 +99,7 @@ Deno.test("a work folder that is gone ends the run as failed, with the reason", 
   assertEquals((await (await place.runtime().start(place.spec(url))).wait()).code, 1);
   const { outcome, summary } = place.result();
   assertEquals(outcome, "failed");
-  assertStringIncludes(summary, "No such file");
+  assertEquals(summary, "the task's files cannot be used: NotFound");
 });
 
 Deno.test("the built-in agent ends an endless loop, a model without calls, and malformed answers", async () => {
