@@ -11,35 +11,35 @@ import { CALL_MARK, MAX_ANSWER_BYTES, MAX_CALL_BYTES } from "../agent/calls.ts";
 
 const NEWLINE = 0x0a;
 
+/** The process that does the calls. */
+export interface CallWorker {
+  stdin: WritableStream<Uint8Array>;
+  stdout: ReadableStream<Uint8Array>;
+}
+
 export interface CallRelayOptions {
-  /** To the process that does the calls, and from it. */
-  files: { stdin: WritableStream<Uint8Array>; stdout: ReadableStream<Uint8Array> };
-  /** To the agent. */
   agent: { stdin: WritableStream<Uint8Array> };
+  /** Starts what does the calls, with the agent's first output; undefined when there is to be none any more. */
+  start: () => CallWorker | undefined;
+  /** First lines of their inputs. */
+  configs: { agent: string; files: string };
   max_calls: number;
 }
 
 export class CallRelay {
-  readonly #to_files: WritableStreamDefaultWriter<Uint8Array>;
-  readonly #from_files: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #options: CallRelayOptions;
   readonly #to_agent: WritableStreamDefaultWriter<Uint8Array>;
-  readonly #max_calls: number;
+  #to_files: WritableStreamDefaultWriter<Uint8Array> | undefined;
+  #from_files: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #calls = 0;
   /** One of the two processes is gone: no answer is waited for any more. */
   #is_over = false;
 
-  constructor({ files, agent, max_calls }: CallRelayOptions) {
-    this.#to_files = files.stdin.getWriter();
-    this.#from_files = files.stdout.getReader();
-    this.#to_agent = agent.stdin.getWriter();
-    this.#max_calls = max_calls;
-  }
-
-  /** The first line of each; one that ends before it has read it says so by its end. */
-  async configure(configs: { files: string; agent: string }): Promise<void> {
-    const send = (writer: WritableStreamDefaultWriter<Uint8Array>, text: string) =>
-      writer.write(new TextEncoder().encode(text)).catch(() => {});
-    await Promise.all([send(this.#to_files, configs.files), send(this.#to_agent, configs.agent)]);
+  constructor(options: CallRelayOptions) {
+    this.#options = options;
+    this.#to_agent = options.agent.stdin.getWriter();
+    // What ends before it has read its configuration says so by its end.
+    void sent(this.#to_agent, new TextEncoder().encode(options.configs.agent));
   }
 
   /**
@@ -51,6 +51,7 @@ export class CallRelay {
     let length = 0;
     let is_line_start = true;
     for await (const chunk of stdout) {
+      this.#begin();
       for (let rest = chunk; rest.length > 0;) {
         if (call === undefined) {
           const at = callIn(rest, is_line_start);
@@ -78,33 +79,47 @@ export class CallRelay {
   /** Gives both inputs an end and takes no more answers. */
   async close(): Promise<void> {
     this.#is_over = true;
-    const closed = [this.#to_files.close(), this.#to_agent.close(), this.#from_files.cancel()];
+    const closed = [this.#to_files?.close(), this.#to_agent.close(), this.#from_files?.cancel()];
     await Promise.allSettled(closed);
   }
 
-  async #do(line: Uint8Array): Promise<void> {
-    if (this.#is_over) return;
-    if (++this.#calls > this.#max_calls) throw refused(`made more than ${this.#max_calls} calls`);
-    // One that is not taken gets no answer.
-    void sent(this.#to_files, line);
-    const answer = await this.#answer();
-    this.#is_over = answer === undefined || !(await sent(this.#to_agent, answer));
+  /** Not before the agent has begun: until then the machine is busy with that, and there is no call. */
+  #begin(): void {
+    if (this.#to_files !== undefined || this.#is_over) return;
+    const files = this.#options.start();
+    this.#to_files = files?.stdin.getWriter();
+    this.#from_files = files?.stdout.getReader();
+    this.#is_over = files === undefined;
+    if (this.#to_files !== undefined) {
+      void sent(this.#to_files, new TextEncoder().encode(this.#options.configs.files));
+    }
   }
 
-  /** A line; undefined when there is none any more. */
-  async #answer(): Promise<Uint8Array | undefined> {
-    const parts: Uint8Array[] = [];
-    for (let length = 0;;) {
-      const { value, done } = await this.#from_files.read();
-      if (done) return undefined;
-      length += value.length;
-      const newline = value.indexOf(NEWLINE);
-      if (length > MAX_ANSWER_BYTES || newline >= 0 && newline < value.length - 1) {
-        throw new TaskdError("sandbox_failed", "The process that has the task's files gave an invalid answer");
-      }
-      parts.push(value.slice());
-      if (newline >= 0) return concat(parts);
+  async #do(line: Uint8Array): Promise<void> {
+    const [to, from] = [this.#to_files, this.#from_files];
+    if (this.#is_over || to === undefined || from === undefined) return;
+    const { max_calls } = this.#options;
+    if (++this.#calls > max_calls) throw refused(`made more than ${max_calls} calls`);
+    // One that is not taken gets no answer.
+    void sent(to, line);
+    const answer = await answerOf(from);
+    this.#is_over = answer === undefined || !(await sent(this.#to_agent, answer));
+  }
+}
+
+/** A line; undefined when there is none any more. */
+async function answerOf(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<Uint8Array | undefined> {
+  const parts: Uint8Array[] = [];
+  for (let length = 0;;) {
+    const { value, done } = await reader.read();
+    if (done) return undefined;
+    length += value.length;
+    const newline = value.indexOf(NEWLINE);
+    if (length > MAX_ANSWER_BYTES || newline >= 0 && newline < value.length - 1) {
+      throw new TaskdError("sandbox_failed", "The process that has the task's files gave an invalid answer");
     }
+    parts.push(value.slice());
+    if (newline >= 0) return concat(parts);
   }
 }
 

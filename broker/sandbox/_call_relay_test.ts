@@ -6,6 +6,8 @@ import { CallRelay } from "./_call_relay.ts";
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
+const CONFIGS = { agent: "agent's\n", files: "files'\n" };
+
 /** A relay between an agent that is given as what it prints and a process that answers by `answer`. */
 class Relayed {
   readonly calls: string[] = [];
@@ -18,14 +20,21 @@ class Relayed {
     const stdin = new WritableStream<Uint8Array>({
       write: (bytes) => {
         const call = decoder.decode(bytes);
+        if (call === CONFIGS.files) return;
         this.calls.push(call);
         const line = answer(call);
         if (line === undefined) this.#files.close();
         else this.#files.enqueue(encoder.encode(line));
       },
     });
-    const agent = new WritableStream<Uint8Array>({ write: (bytes) => void this.answers.push(decoder.decode(bytes)) });
-    this.relay = new CallRelay({ files: { stdin, stdout }, agent: { stdin: agent }, max_calls });
+    const agent = new WritableStream<Uint8Array>({
+      write: (bytes) => {
+        const answer = decoder.decode(bytes);
+        if (answer !== CONFIGS.agent) this.answers.push(answer);
+      },
+    });
+    const start = () => ({ stdin, stdout });
+    this.relay = new CallRelay({ agent: { stdin: agent }, start, configs: CONFIGS, max_calls });
   }
 
   /** What is left of the agent's output, which comes in those chunks. */
@@ -56,6 +65,7 @@ Deno.test("a call is passed on only once the one before it is answered", async (
   const answered = Promise.withResolvers<void>();
   const files = new TransformStream<Uint8Array, Uint8Array>({
     async transform(bytes, controller) {
+      if (decoder.decode(bytes) === CONFIGS.files) return;
       order.push(`done: ${decoder.decode(bytes).trim()}`);
       await answered.promise;
       controller.enqueue(bytes);
@@ -65,14 +75,15 @@ Deno.test("a call is passed on only once the one before it is answered", async (
     write: (bytes) => void order.push(`answered: ${decoder.decode(bytes).trim()}`),
   });
   const relay = new CallRelay({
-    files: { stdin: files.writable, stdout: files.readable },
     agent: { stdin: agent },
+    start: () => ({ stdin: files.writable, stdout: files.readable }),
+    configs: CONFIGS,
     max_calls: 2,
   });
   const output = Array.fromAsync(relay.output(ReadableStream.from([encoder.encode("\x1ea\n\x1eb\nrow\n")])));
   answered.resolve();
   assertEquals((await output).map((part) => decoder.decode(part)), ["row\n"]);
-  assertEquals(order, ["done: a", "answered: a", "done: b", "answered: b"]);
+  assertEquals(order, ["answered: agent's", "done: a", "answered: a", "done: b", "answered: b"]);
   await relay.close();
 });
 
@@ -103,4 +114,18 @@ Deno.test("when no answer comes any more the output goes on, without its calls",
   const relayed = new Relayed(() => undefined);
   assertEquals(await relayed.output("\x1ea\nrow 1\n\x1eb\nrow 2\n"), "row 1\nrow 2\n");
   assertEquals([relayed.calls, relayed.answers], [["a\n"], []]);
+});
+
+Deno.test("what does the calls is started once, with the first output, and never after the end", async () => {
+  let started = 0;
+  const relayed = (start: () => undefined) =>
+    new CallRelay({ agent: { stdin: new WritableStream() }, start, configs: CONFIGS, max_calls: 1 });
+  const start = () => void started++ as undefined;
+  const relay = relayed(start);
+  const left = await Array.fromAsync(
+    relay.output(ReadableStream.from(["row\n", "\x1ecall\n", "row\n"].map((text) => encoder.encode(text)))),
+  );
+  assertEquals([started, left.length], [1, 2]);
+  await Array.fromAsync(relayed(start).output(ReadableStream.from([])));
+  assertEquals(started, 1);
 });

@@ -18,13 +18,11 @@ const GRACE_MS = 1_000;
 /** Of what the process with the files complains about; the first line is shown. */
 const MAX_COMPLAINT_BYTES = 64 << 10;
 
-export interface EmbeddedProcesses {
-  agent: Deno.ChildProcess;
-  files: Deno.ChildProcess;
-}
-
-export interface EmbeddedSandbox extends EmbeddedProcesses {
+export interface EmbeddedSandbox {
   spec: SandboxSpec;
+  agent: Deno.ChildProcess;
+  /** Starts the process with the files. */
+  startFiles: () => Deno.ChildProcess;
   /** First lines of their inputs. */
   configs: { agent: string; files: string };
   max_calls: number;
@@ -35,18 +33,15 @@ export interface EmbeddedSandbox extends EmbeddedProcesses {
 }
 
 export function embeddedSandbox(sandbox: EmbeddedSandbox): Sandbox {
-  const { agent, files, spec, configs, max_calls, parked, cache_dir, clock } = sandbox;
-  const relay = new CallRelay({ agent, files, max_calls });
-  const fed = relay.configure(configs);
+  const { agent, spec, configs, max_calls, parked, cache_dir, clock } = sandbox;
+  let files: Deno.ChildProcess | undefined;
+  let files_end: Promise<void> | undefined;
   let is_ending = false;
-  let complaint = "";
   let failure: TaskdError | undefined;
-  const heard = readLines(
-    files.stderr,
-    { left_bytes: MAX_COMPLAINT_BYTES, truncated: false },
-    (text) => complaint ||= text,
-  );
-  const files_end = Promise.all([files.status, heard]).then(([{ code }]) => {
+  const watch = async ({ status, stderr }: Deno.ChildProcess) => {
+    let complaint = "";
+    const budget = { left_bytes: MAX_COMPLAINT_BYTES, truncated: false };
+    const [{ code }] = await Promise.all([status, readLines(stderr, budget, (text) => complaint ||= text)]);
     if (is_ending) return;
     const detail = complaint === "" ? "" : `: ${complaint.slice(0, 500)}`;
     failure = new TaskdError(
@@ -54,7 +49,19 @@ export function embeddedSandbox(sandbox: EmbeddedSandbox): Sandbox {
       `The process that has the task's files ended with code ${code}${detail}`,
     );
     signalProcess(-agent.pid, "SIGKILL");
-  });
+  };
+  const start = () => {
+    if (is_ending) return undefined;
+    files = sandbox.startFiles();
+    files_end = watch(files);
+    return files;
+  };
+  const relay = new CallRelay({ agent, start, configs, max_calls });
+  const signalBoth = (name: "SIGTERM" | "SIGKILL") => {
+    is_ending = true;
+    signalProcess(-agent.pid, name);
+    if (files !== undefined) kill(files, name);
+  };
   return supervise({
     spec,
     clock,
@@ -64,24 +71,15 @@ export function embeddedSandbox(sandbox: EmbeddedSandbox): Sandbox {
       stdout: ReadableStream.from(relay.output(agent.stdout)),
       stderr: agent.stderr,
     }),
-    signal(name) {
-      is_ending = true;
-      signalProcess(-agent.pid, name);
-      kill(files, name);
-    },
-    onExit() {
-      is_ending = true;
-      // Whatever else is in the group ends with its leader, whose number may be another process's from now on.
-      signalProcess(-agent.pid, "SIGKILL");
-      kill(files, "SIGKILL");
-    },
+    signal: signalBoth,
+    // Whatever else is in the group ends with its leader, whose number may be another process's from now on.
+    onExit: () => signalBoth("SIGKILL"),
     ended({ code, signal }) {
       if (failure !== undefined) throw failure;
       return { code, ...(signal === null ? {} : { signal }) };
     },
     async release() {
       await files_end;
-      await fed;
       await relay.close();
       await removeCache(cache_dir);
       await restoreLinks(parked, spec.signal);
@@ -99,7 +97,7 @@ export async function removeCache(path: string): Promise<void> {
 }
 
 /** Ends a process that has no others; one that is gone already is left as it is. */
-export function kill(child: Deno.ChildProcess, signal: Deno.Signal): void {
+function kill(child: Deno.ChildProcess, signal: Deno.Signal): void {
   try {
     child.kill(signal);
   } catch {

@@ -23,7 +23,7 @@ import { toolDefinitions } from "../agent/tools.ts";
 import { grownBytes } from "../task/database_schema.ts";
 import { runProcess, withLimits } from "../../lib/process.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
-import { type EmbeddedProcesses, embeddedSandbox, kill, removeCache } from "./_embedded_sandbox.ts";
+import { embeddedSandbox, removeCache } from "./_embedded_sandbox.ts";
 import { parkLinks, restoreLinks } from "./_parked_links.ts";
 import { endProcesses, type RunningProcess } from "./processes.ts";
 import type {
@@ -126,14 +126,14 @@ export class DenoRuntime implements SandboxRuntime {
     if (await isMissing(this.#options.deno_path)) throw failed(`${attempted}: there is no ${this.#options.deno_path}`);
     const cache_dir = `${work_dir}.deno`;
     const parked = await parkLinks(work_dir, spec.signal);
-    let processes: EmbeddedProcesses;
+    let agent: Deno.ChildProcess;
     try {
       await this.#makeCache(cache_dir);
-      processes = this.#spawn(spec, { gateway, work_dir, databases, cache_dir });
+      agent = this.#startAgent(spec, gateway, cache_dir);
     } catch (cause) {
       await removeCache(cache_dir);
       await restoreLinks(parked, spec.signal);
-      throw cause instanceof TaskdError ? cause : failed(`${attempted}: its processes cannot be started`, cause);
+      throw cause instanceof TaskdError ? cause : failed(`${attempted}: its process cannot be started`, cause);
     }
     const max_turns = workload.max_turns ?? DEFAULT_MAX_TURNS;
     const links = parked.links.map(({ path, target }) => ({ path: path.slice(work_dir.length + 1), target }));
@@ -152,7 +152,9 @@ export class DenoRuntime implements SandboxRuntime {
       files: encodeConfig({ work_dir, links, databases: files }),
     };
     const { clock } = this.#options;
-    return embeddedSandbox({ ...processes, spec, configs, max_calls: max_turns * MAX_CALLS, parked, cache_dir, clock });
+    const startFiles = () => this.#startFiles(spec.task_id, work_dir, databases);
+    const max_calls = max_turns * MAX_CALLS;
+    return embeddedSandbox({ agent, startFiles, spec, configs, max_calls, parked, cache_dir, clock });
   }
 
   /**
@@ -182,47 +184,35 @@ export class DenoRuntime implements SandboxRuntime {
     return /^[0-9a-f]{32}$/.test(task_id) ? task_id : undefined;
   }
 
-  #spawn(
-    { task_id, memory_bytes }: SandboxSpec,
-    { gateway, work_dir, databases, cache_dir }: {
-      gateway: string;
-      work_dir: string;
-      databases: TaskFiles | undefined;
-      cache_dir: string;
-    },
-  ): EmbeddedProcesses {
-    const { agent: other, owner, cache_dir: shared_cache_dir } = this.#options;
-    const marker = `${MARKER}${owner}:${task_id}`;
-    const agent: Helper = {
+  #startAgent({ task_id, memory_bytes }: SandboxSpec, net: string, own_cache_dir: string): Deno.ChildProcess {
+    const { agent, cache_dir, deno_path } = this.#options;
+    const args = helperArgs({
       ...AGENT,
-      ...other,
-      net: gateway,
+      ...agent,
+      net,
       heap_mib: Math.max(MIN_HEAP_MIB, Math.floor(memory_bytes / (1 << 20))),
-      marker,
-    };
-    // The process starts in the work folder. By its name it could not be granted if that has a comma.
-    const folders = [".", ...(databases === undefined ? [] : [`../${basename(databases.directory)}`])];
-    const files: Helper = {
+      marker: this.#marker(task_id),
+    });
+    const cached = CACHED.map((name) => `${cache_dir}/${name}`);
+    const run = ["-c", LINK_AND_RUN, "sh", ...cached, `${own_cache_dir}/`, deno_path, ...args];
+    return spawn("/bin/sh", run, { cwd: "/", cache_dir: own_cache_dir, file_bytes: 0 });
+  }
+
+  #startFiles(task_id: string, work_dir: string, databases: TaskFiles | undefined): Deno.ChildProcess {
+    const { cache_dir, deno_path } = this.#options;
+    const args = helperArgs({
       name: "files",
       module: import.meta.resolve("../agent/files_main.ts"),
-      folders,
+      // The process starts in the work folder. By its name it could not be granted if that has a comma.
+      folders: [".", ...(databases === undefined ? [] : [`../${basename(databases.directory)}`])],
       heap_mib: FILES_HEAP_MIB,
-      marker,
-    };
-    const { deno_path } = this.#options;
-    const cached = CACHED.map((name) => `${shared_cache_dir}/${name}`);
-    const run = ["-c", LINK_AND_RUN, "sh", ...cached, `${cache_dir}/`, deno_path, ...helperArgs(agent)];
-    const started = spawn("/bin/sh", run, { cwd: "/", cache_dir, file_bytes: 0 });
-    try {
-      const file_bytes = databases?.max_bytes ?? grownBytes(0);
-      return {
-        agent: started,
-        files: spawn(deno_path, helperArgs(files), { cwd: work_dir, cache_dir: shared_cache_dir, file_bytes }),
-      };
-    } catch (error) {
-      kill(started, "SIGKILL");
-      throw error;
-    }
+      marker: this.#marker(task_id),
+    });
+    return spawn(deno_path, args, { cwd: work_dir, cache_dir, file_bytes: databases?.max_bytes ?? grownBytes(0) });
+  }
+
+  #marker(task_id: string): string {
+    return `${MARKER}${this.#options.owner}:${task_id}`;
   }
 
   /**

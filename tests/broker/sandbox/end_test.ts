@@ -67,7 +67,7 @@ Deno.test("the wall clock ends a sandbox", async () => {
   const sandbox = await runtime.start(place.spec(model.url, { timeout_ms: 1_800_000 }));
   await model.hanging;
   clock.advance(1_799_999);
-  assertEquals((await processesOf(place.task_id)).length, 2);
+  await both(place.task_id);
   clock.advance(1);
   assertEquals(await sandbox.wait(), { reason: "timed_out", code: 143, signal: "SIGTERM", output_truncated: false });
   assertEquals(await processesOf(place.task_id), []);
@@ -78,7 +78,7 @@ Deno.test("an agent ends by itself when its broker is killed", async () => {
   await using model = new ModelServer(["hang"]);
   await using broker = startBroker(place, { gateway_url: model.url, instruction: "x" });
   await model.hanging;
-  assertEquals((await processesOf(place.task_id)).length, 2);
+  await both(place.task_id);
   broker.kill("SIGKILL");
   await allGone(place.task_id);
 });
@@ -125,6 +125,11 @@ async function withCall(place: Place, sql: string) {
     workload: { ...spec.workload, databases } as typeof spec.workload,
   });
   return { model, sandbox, path };
+}
+
+/** Resolves once both processes of a task run; the second begins with the first output of the agent. */
+async function both(task_id: string): Promise<void> {
+  while ((await processesOf(task_id)).length < 2) await systemClock.sleep(5);
 }
 
 /** Resolves once a statement is under way: its connection has made the log. */
