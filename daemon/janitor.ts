@@ -17,8 +17,6 @@ import { messageOf } from "../lib/errors.ts";
 
 /** Default of --scrub-every: what rots is found while backups of a month still have it. */
 export const DEFAULT_SCRUB_EVERY_MS = 30 * 24 * 3_600_000;
-/** For so long the time of a branch that lives for a day or longer has to be over: the wall clock may be wrong for a while. */
-const CONFIRM_MS = 3_600_000;
 /** Default of --reap-every, the contract's number. */
 export const DEFAULT_REAP_EVERY_MS = 60_000;
 
@@ -48,8 +46,6 @@ export class Janitor {
   readonly #options: JanitorOptions;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
-  /** Branches of a long life whose time was over at every look since, by the monotonic clock. */
-  #due = new Map<string, number>();
 
   /** Starts it; the first tick is one interval later. */
   constructor(options: JanitorOptions) {
@@ -109,10 +105,7 @@ export class Janitor {
 
   async #reap(pass: JanitorPass): Promise<void> {
     const { engine, publisher, log } = this.#options;
-    const now_ms = this.#options.clock.monotonic();
-    const confirmed = [...this.#due].flatMap(([name, since_ms]) => now_ms - since_ms >= CONFIRM_MS ? name : []);
-    const { reaped, failed, due } = await engine.store("reapExpired", [{ confirmed }]);
-    this.#due = new Map(due.map((name) => [name, this.#due.get(name) ?? now_ms]));
+    const { reaped, failed } = await engine.store("reapExpired", []);
     // Counted also when others failed.
     pass.reaped = reaped.length;
     for (const { db, branch, txid, ttl_seconds } of reaped) {

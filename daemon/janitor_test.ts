@@ -32,7 +32,7 @@ function start(answers: Record<string, (options: unknown) => unknown>) {
 
 const GC = { tombstoned: 1, deleted: 2, backlog: 3, history: [] };
 const QUIET = {
-  reapExpired: () => ({ reaped: [], failed: [], due: [] }),
+  reapExpired: () => ({ reaped: [], failed: [] }),
   foldHistory: () => ({ folded: 0, pruned: 0, read_bytes: 0, stored_bytes: 0, failed: [] }),
   collectGarbage: () => GC,
   enforceRoCacheBudget: () => ({ bytes: 0, evicted: [] }),
@@ -41,7 +41,7 @@ const QUIET = {
 Deno.test("a branch that cannot be destroyed makes the tick an error; the others count and are logged", async () => {
   const reaped = [{ db: "app", branch: "gone", txid: 1, ttl_seconds: 1 }];
   const failed = [{ db: "app", branch: "stuck", error: "no" }];
-  const { janitor, clock, passes, events, log } = start({ ...QUIET, reapExpired: () => ({ reaped, failed, due: [] }) });
+  const { janitor, clock, passes, events, log } = start({ ...QUIET, reapExpired: () => ({ reaped, failed }) });
   clock.advance(1_000);
   await clock.sleeper(1_000);
   assertEquals(passes, [
@@ -50,26 +50,6 @@ Deno.test("a branch that cannot be destroyed makes the tick an error; the others
   assertEquals(events, ["reaped app@gone"]);
   assertEquals(log.filter((line) => line.includes("app@stuck")), ["janitor: reap: app@stuck: no"]);
   await janitor.stop();
-});
-
-Deno.test("a branch of a long life is reaped when its time was over at each look for an hour", async () => {
-  const asked: string[][] = [];
-  // At the second look, which a clock that was put right comes before, it is not over any more.
-  const due = [["app@kept"], [], ["app@kept"]];
-  const { janitor, clock } = start({
-    ...QUIET,
-    reapExpired: (options) => {
-      asked.push((options as { confirmed: string[] }).confirmed);
-      return { reaped: [], failed: [], due: due.length > 1 ? due.shift() : due[0] };
-    },
-  });
-  for (let tick = 0; tick < 3_605; tick++) {
-    clock.advance(1_000);
-    await clock.sleeper(1_000);
-  }
-  await janitor.stop();
-  assertEquals(asked.findIndex((names) => names.length > 0), 3_602);
-  assertEquals(asked.at(-1), ["app@kept"]);
 });
 
 Deno.test("a janitor that is stopped during a tick has stopped when the tick is over", async () => {

@@ -3,6 +3,7 @@
  */
 
 import type { Inventory, Marker, StoredKey } from "./_gc_mark.ts";
+import type { Ages } from "./timeline.ts";
 import { DOOMED_RETAIN_MS, MAX_NAMES, MAX_TOMBSTONES, shortName } from "./tombstones.ts";
 import type { Tombstone, TombstoneIndex } from "./tombstones.ts";
 
@@ -17,12 +18,18 @@ export interface GcPlan {
   kept: number;
 }
 
-/** Makes the plan; `now_ms` is the wall clock's. */
-export function makePlan(
-  { inventory, marker, index }: { inventory: Inventory; marker: Marker; index: TombstoneIndex },
-  options: { now_ms: number; grace_ms: number },
-): GcPlan {
-  const planner = new Planner(marker, index, options);
+/** What a plan is made of. */
+interface Seen {
+  inventory: Inventory;
+  marker: Marker;
+  index: TombstoneIndex;
+  ages: Ages;
+}
+
+/** Makes the plan; `now_ms` is the wall clock's, for stamps. */
+export function makePlan(seen: Seen, options: { now_ms: number; grace_ms: number }): GcPlan {
+  const { inventory, index } = seen;
+  const planner = new Planner(seen, options);
   for (const [lineage, stored] of inventory.lineages) planner.addLineage(lineage, stored);
   for (const lineage of index.lineages()) {
     if (!inventory.lineages.has(lineage)) planner.addLineage(lineage, []);
@@ -40,6 +47,7 @@ class Planner {
   readonly plan: GcPlan = { tombstones: [], victims: [], tombstoned: 0, backlog: 0, backlog_bytes: 0, kept: 0 };
   readonly #marker: Marker;
   readonly #index: TombstoneIndex;
+  readonly #ages: Ages;
   readonly #now_ms: number;
   readonly #now: string;
   readonly #grace_ms: number;
@@ -47,8 +55,9 @@ class Planner {
   #tombstones_left = MAX_TOMBSTONES;
   #names_left = MAX_NAMES;
 
-  constructor(marker: Marker, index: TombstoneIndex, options: { now_ms: number; grace_ms: number }) {
+  constructor({ marker, index, ages }: Seen, options: { now_ms: number; grace_ms: number }) {
     this.#marker = marker;
+    this.#ages = ages;
     this.#index = index;
     this.#now_ms = options.now_ms;
     this.#now = new Date(options.now_ms).toISOString();
@@ -95,7 +104,7 @@ class Planner {
     const at = this.#notLater(tombstone.at);
     const names = tombstone.names && { names: covered.map(({ name }) => name) };
     const next: Tombstone = { lineage: tombstone.lineage, at, ...names };
-    if (this.#now_ms - Date.parse(at) >= this.#grace_ms) {
+    if (this.#ages.since(Date.parse(at), this.#grace_ms) >= this.#grace_ms) {
       this.plan.victims.push(...covered);
       this.plan.tombstones.push({ ...next, doomed: this.#now });
     } else {

@@ -14,6 +14,7 @@ import { type Address, formatAddress } from "./names.ts";
 import type { Head } from "./objects.ts";
 import { resolvePoint } from "./points.ts";
 import type { Ref, Refs } from "./ref.ts";
+import type { Timeline } from "./timeline.ts";
 import type { Workspace } from "./workspace.ts";
 
 export interface StoreContext {
@@ -27,6 +28,8 @@ export interface StoreContext {
   checkouts: Checkouts;
   holder: Holder;
   clock: Clock;
+  /** How long ago something was written, where that decides what goes. */
+  timeline: Timeline;
   random: RandomBytes;
   /** Chain depth from which fork, promote and rollback materialize. */
   depth_floor: number;

@@ -49,6 +49,7 @@ import { opOf } from "./points.ts";
 import type { Ref } from "./ref.ts";
 import type { FoldResult } from "./results.ts";
 import { DEFAULT_LEVELS, HOUR_MS, type KeepLevel, retained } from "./retention.ts";
+import type { Ages } from "./timeline.ts";
 import { type ListVersion, listVersion, spare } from "./tombstones.ts";
 
 /** Bytes of chains that one call reads, after which it begins no other run; a run that is larger is done all the same. */
@@ -77,11 +78,15 @@ export interface FoldOptions {
  * @throws {TaskdError} `denied`, `unavailable` (the branches cannot be listed).
  */
 export async function foldHistory(context: StoreContext, options: FoldOptions = {}): Promise<FoldResult> {
+  const ages = await context.timeline.look();
   const result: FoldResult = { folded: 0, pruned: 0, read_bytes: 0, stored_bytes: 0, failed: [] };
   for (const name of await context.refs.list()) {
     throwIfInterrupted(options.signal);
     try {
-      while (result.read_bytes < (options.max_bytes ?? MAX_BYTES) && await foldRun(context, name, options, result));
+      while (
+        result.read_bytes < (options.max_bytes ?? MAX_BYTES) &&
+        await foldRun(context, name, { ...options, ages }, result)
+      );
     } catch (error) {
       throwIfInterrupted(options.signal);
       if (!hasCode(error, ...PASSED_OVER)) result.failed.push({ ...name, error: (error as Error).message });
@@ -108,7 +113,7 @@ interface Run {
 async function foldRun(
   context: StoreContext,
   name: BranchName,
-  options: FoldOptions,
+  options: FoldOptions & { ages: Ages },
   result: FoldResult,
 ): Promise<boolean> {
   const since = await listVersion(context.backend);
@@ -116,9 +121,9 @@ async function foldRun(
   refuseClaimed(ref);
   const { clock } = context;
   const logged = loggedPoints(ref);
-  const kept = keptPoints(ref, options.keep ?? DEFAULT_LEVELS, clock.now());
+  const kept = keptPoints(ref, options.keep ?? DEFAULT_LEVELS, options.ages);
   const run = await nextRun(context, ref, kept);
-  const left = leftIn(ref, options, clock.now()).length;
+  const left = leftIn(ref, options).length;
   const dropped = logged.length - left;
   if (run === undefined) {
     const abandoned = ref.folding !== undefined && clock.now() - Date.parse(ref.folding.at) > ABANDONED_MS;
@@ -127,7 +132,7 @@ async function foldRun(
     await context.refs.update(name.db, name.branch, (ref) => {
       refuseClaimed(ref);
       const { folding, ...rest } = ref;
-      return withPoints(abandoned && folding?.nonce === seen ? rest : ref, leftIn(ref, options, clock.now()));
+      return withPoints(abandoned && folding?.nonce === seen ? rest : ref, leftIn(ref, options));
     });
     result.pruned += dropped;
     return false;
@@ -140,9 +145,10 @@ async function foldRun(
 }
 
 /** The points of a ref's log, without those that are kept no more; what is young may still be there without being kept. */
-function leftIn(ref: Ref, { keep = DEFAULT_LEVELS }: FoldOptions, now_ms: number): LoggedPoint[] {
-  const [head, ...past] = loggedPoints(ref);
-  return [head!, ...retained(past, [...ref.keep ?? keep, YOUNG], now_ms)];
+function leftIn(ref: Ref, { keep = DEFAULT_LEVELS, ages }: FoldOptions & { ages: Ages }): LoggedPoint[] {
+  const logged = loggedPoints(ref);
+  const [head, ...past] = logged;
+  return [head!, ...retained(past, [...ref.keep ?? keep, YOUNG], ages.ofPoints(logged).slice(1))];
 }
 
 /** The oldest points of a branch that are to be folded; undefined when there are none. */
@@ -349,7 +355,7 @@ async function swap(
   context: StoreContext,
   { db, branch }: BranchName,
   { points: stored, lineage, root }: Done,
-  options: FoldOptions,
+  options: FoldOptions & { ages: Ages },
 ): Promise<void> {
   const keyOf = (point: LoggedPoint) => `${point.lineage}/${point.txid}/${point.at_ms}`;
   const folded = new Map(stored.map(({ point, chain }) => [keyOf(point), chain.objects.at(-1)!.lineage]));
@@ -371,6 +377,6 @@ async function swap(
     });
     const { folding, ...rest } = withPoints(ref, points);
     const next: Ref = lineage === undefined && folding !== undefined ? { ...rest, folding } : rest;
-    return withPoints(next, leftIn(next, options, context.clock.now()));
+    return withPoints(next, leftIn(next, options));
   });
 }

@@ -64,7 +64,8 @@ scaledTest("after each day of a year of flushes no point is far, and what is kep
     // What lies between two snapshots of a session comes together.
     for (let first = 0; first < points.length; first += 17) fold(points.slice(first, first + 17), folded);
     const now_ms = (day + 1) * DAY_MS;
-    folded = retained(folded.toReversed(), DEFAULT_LEVELS, now_ms).reverse();
+    folded = retained(folded.toReversed(), DEFAULT_LEVELS, folded.map(({ at_ms }) => now_ms - at_ms).reverse())
+      .reverse();
     const all = [...needed(folded)];
     const figures = {
       // What an object says grows at most by what changed meanwhile.

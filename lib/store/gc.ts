@@ -51,6 +51,7 @@ import { keptPoints, pointsOf } from "./history.ts";
 import type { StoreContext } from "./context.ts";
 import type { HistoryCost } from "./results.ts";
 import type { KeepLevel } from "./retention.ts";
+import type { Ages } from "./timeline.ts";
 import { keysOf, readTombstones, shortName, TombstoneIndex, without, writeTombstones } from "./tombstones.ts";
 import type { Tombstone, VersionedTombstones } from "./tombstones.ts";
 
@@ -123,6 +124,7 @@ interface Survey {
   marker: Marker;
   unfinished: FoundRef[];
   history: HistoryCost[];
+  ages: Ages;
 }
 
 /** One pass; undefined when another one changed the tombstones meanwhile. */
@@ -159,6 +161,7 @@ async function runPass(context: StoreContext, options: GcOptions): Promise<GcRes
 /** Steps 1 to 4. */
 async function survey(context: StoreContext, options: GcOptions): Promise<Survey> {
   const { backend, refs } = context;
+  const ages = await context.timeline.look({ dry_run: options.dry_run });
   const list = await readTombstones(backend);
   const index = new TombstoneIndex(list?.tombstones ?? []);
   const found = await refs.all({ signal: options.signal });
@@ -173,7 +176,7 @@ async function survey(context: StoreContext, options: GcOptions): Promise<Survey
   const history: HistoryCost[] = [];
   for (const ref of found) {
     options.signal?.throwIfAborted();
-    if (!unfinished.includes(ref)) history.push(await marker.addPast(ref, pastOf(context, options, ref)));
+    if (!unfinished.includes(ref)) history.push(await marker.addPast(ref, pastOf(ages, options, ref)));
   }
   return {
     list,
@@ -183,11 +186,12 @@ async function survey(context: StoreContext, options: GcOptions): Promise<Survey
     marker,
     unfinished,
     history: history.filter(({ points }) => points > 0),
+    ages,
   };
 }
 
-function pastOf({ clock }: StoreContext, { keep = [] }: Pick<GcOptions, "keep">, { ref }: FoundRef) {
-  return keptPoints(ref, keep, clock.now());
+function pastOf(ages: Ages, { keep = [] }: Pick<GcOptions, "keep">, { ref }: FoundRef) {
+  return keptPoints(ref, keep, ages);
 }
 
 async function withdrawAll({ refs, log }: StoreContext, unfinished: FoundRef[]): Promise<void> {
@@ -220,7 +224,7 @@ async function reviveLate(
   { tombstones, etag, ...options }: Pick<GcOptions, "keep"> & { tombstones: Tombstone[]; etag: string | undefined },
 ): Promise<number> {
   const known = new Set(survey.refs.map(({ db, branch, etag }) => `${db}@${branch} ${etag}`));
-  const rootsOf = (found: FoundRef): Base[] => [...pointsOf(found), ...pastOf(context, options, found)];
+  const rootsOf = (found: FoundRef): Base[] => [...pointsOf(found), ...pastOf(survey.ages, options, found)];
   const roots = new Set(survey.refs.flatMap((found) => rootsOf(found).map(pointName)));
   const chains = new Chains(context.backend);
   const reached = new Map<string, Set<string>>();

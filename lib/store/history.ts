@@ -11,6 +11,7 @@ import { type Address, formatAddress } from "./names.ts";
 import { type LoggedPoint, loggedPoints } from "./point_log.ts";
 import type { NamedRef, Ref } from "./ref.ts";
 import { type KeepLevel, retained } from "./retention.ts";
+import type { Ages } from "./timeline.ts";
 
 /** A head or checkpoint, and the content that its ref promises. */
 export interface HistoryPoint extends Base {
@@ -45,11 +46,12 @@ export function pointsOf({ db, branch, ref }: NamedRef): HistoryPoint[] {
 }
 
 /**
- * The points of a ref's past that are kept at `now_ms`, for as long as its own levels or else `keep` say. Where one's
- * objects are gone, it is kept no more: nothing else goes by them.
+ * The points of a ref's past that are kept, for as long as its own levels or else `keep` say. Where one's objects are gone,
+ * it is kept no more: nothing else goes by them.
  */
-export function keptPoints(ref: Ref, keep: readonly KeepLevel[], now_ms: number): LoggedPoint[] {
-  return retained(loggedPoints(ref).slice(1), ref.keep ?? keep, now_ms);
+export function keptPoints(ref: Ref, keep: readonly KeepLevel[], ages: Ages): LoggedPoint[] {
+  const logged = loggedPoints(ref);
+  return retained(logged.slice(1), ref.keep ?? keep, ages.ofPoints(logged).slice(1));
 }
 
 export class History {

@@ -4,8 +4,8 @@
 
 import type { Backend } from "../backend/backend.ts";
 import { LocalBackend } from "../backend/local.ts";
-import { bootId } from "../boot.ts";
-import { type Clock, type RandomBytes, systemClock, systemRandom } from "../clock.ts";
+import { bootId, uptimeMs } from "../boot.ts";
+import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
 import { Chains } from "./chain.ts";
 import { ChainCache } from "./chain_cache.ts";
 import { Checkouts } from "./checkouts.ts";
@@ -16,6 +16,7 @@ import { Holder } from "./holder.ts";
 import { damagedManifest, LAYOUT_SHARED, openManifest } from "./manifest.ts";
 import { confirm } from "./ops/lineage.ts";
 import { Refs } from "./ref.ts";
+import { Timeline } from "./timeline.ts";
 import { makeDirectory, Workspace } from "./workspace.ts";
 
 /** Chain depth at which an operation at rest materializes; the contract's number. */
@@ -58,6 +59,14 @@ export async function openContext(options: StoreOptions): Promise<StoreContext> 
   if (options.separate_workspace && manifest) workspace.claim(manifest.store_id);
   const cache = new ChainCache(workspace, backend, clock);
   let boot: Promise<string | undefined> | undefined;
+  const findBoot = () => boot ??= bootId();
+  // Where the system does not tell, this process is all that is known of its start.
+  const process_boot = randomHex(random, 16);
+  const uptime = async () => {
+    if (clock !== systemClock) return { boot: "virtual", ms: clock.monotonic() };
+    const [id, ms] = await Promise.all([findBoot(), uptimeMs()]);
+    return id === undefined || ms === undefined ? { boot: process_boot, ms: clock.monotonic() } : { boot: id, ms };
+  };
   const refs = new Refs(backend, random);
   const context: StoreContext = {
     backend,
@@ -69,11 +78,12 @@ export async function openContext(options: StoreOptions): Promise<StoreContext> 
     checkouts: new Checkouts({ workspace, backend, refs, cache, clock }),
     holder: new Holder(options.workspace, options.holder ?? "cli", { random, clock }),
     clock,
+    timeline: new Timeline({ workspace, clock, uptime }),
     random,
     depth_floor: options.depth_floor ?? DEFAULT_DEPTH_FLOOR,
     layout_version: manifest?.layout_version ?? LAYOUT_SHARED,
     host: (options.host ?? hostName()) || undefined,
-    boot: () => boot ??= bootId(),
+    boot: findBoot,
     log: options.log ?? (() => {}),
     openOther: options.openOther ?? ((directory) => LocalBackend.open(directory, { read_only: true })),
     confirm: (address, ref) => confirm(context, address, ref),

@@ -144,7 +144,7 @@ function stepText(txids: number, ms: number, op: string | undefined): string {
 function thinned(ref: Standing): LoggedSteps[] {
   const all = loggedPoints(ref);
   const older = all.slice(Math.floor(all.length / 2), -1).filter(({ op }) => op === undefined);
-  const begins = new Set(retained(all, LONG_LEVELS, 0));
+  const begins = new Set(retained(all, LONG_LEVELS, all.map(() => 0)));
   const plain = older.filter((point) => !begins.has(point));
   const spared = plain.length > all.length / 8 ? plain : older;
   const dropped = new Set(spared.filter((_, index) => index % 2 === 0));

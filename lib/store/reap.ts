@@ -8,10 +8,11 @@
 import { hasCode } from "../errors.ts";
 import type { StoreContext } from "./context.ts";
 import { isLeased } from "./lease.ts";
-import { type BranchName, formatAddress, type Txid } from "./names.ts";
+import type { BranchName, Txid } from "./names.ts";
 import { destroy, isStaleClaim } from "./ops/lifecycle.ts";
 import type { Ref } from "./ref.ts";
 import { isExpired, ttlSeconds } from "./time_to_live.ts";
+import { type Ages, STEP_MS } from "./timeline.ts";
 
 /** A branch that was reaped. */
 export interface ReapedBranch extends BranchName {
@@ -27,10 +28,6 @@ export interface HealedBranch extends ReapedBranch {
 }
 
 export interface ReapOptions {
-  /**
-   * Branches of a long life that may be reaped; all of them when absent. The clock may be wrong at one look.
-   */
-  confirmed?: ReadonlySet<string>;
   /** Receives each branch that could not be read or destroyed; the others proceed. */
   onError?: (address: BranchName, error: Error) => void;
 }
@@ -41,12 +38,7 @@ export interface ReapResult {
   reaped: ReapedBranch[];
   /** Branches that could not be read or destroyed, and why. */
   failed: { db: string; branch: string; error: string }[];
-  /** Branches of a long life whose time has passed, reaped or not. */
-  due: string[];
 }
-
-/** A branch that lives for so long is reaped once its time has been over at more than one look. */
-const LONG_TTL_MS = 24 * 3_600_000;
 
 /** The branch is not to be destroyed after all. */
 class Stays extends Error {}
@@ -62,32 +54,21 @@ const PASSED_OVER = [
   "conflict",
 ] as const;
 
-/**
- * Heals claims, destroys the branches whose time has passed, and returns all that a reaper's claim ended. `due` receives
- * those of a long life.
- */
-export async function reapExpired(
-  context: StoreContext,
-  options: ReapOptions = {},
-  due: string[] = [],
-): Promise<ReapedBranch[]> {
+/** Heals claims, destroys the branches whose time has passed, and returns all that a reaper's claim ended. */
+export async function reapExpired(context: StoreContext, options: ReapOptions = {}): Promise<ReapedBranch[]> {
+  const ages = await context.timeline.look();
   const reaped: ReapedBranch[] = [];
   for (const { kind, ...branch } of await healClaims(context, options)) {
     if (kind === "reap") reaped.push(branch);
   }
   await forEachRef(context, options, async (address, seen) => {
-    if (!isDue(context, seen)) return;
-    const name = formatAddress(address);
-    if (ttlSeconds(seen) * 1000 >= LONG_TTL_MS) {
-      due.push(name);
-      if (options.confirmed?.has(name) === false) return;
-    }
+    if (!isDue(context, ages, seen)) return;
     let last = seen;
     const gone = await tryDestroy(context, address, {
       kind: "reap",
       safety: false,
       refuse: (ref) => {
-        if (!isDue(context, ref)) throw new Stays();
+        if (!isDue(context, ages, ref)) throw new Stays();
         last = ref;
       },
     });
@@ -121,8 +102,11 @@ function describe(address: BranchName, ref: Ref): ReapedBranch {
   return { ...address, txid: ref.txid, ttl_seconds: ttlSeconds(ref) };
 }
 
-function isDue(context: StoreContext, ref: Ref): boolean {
-  return !ref.protected && !isLeased(ref, context) && isExpired(ref, context.clock.now());
+/** By the wall clock, which people and other hosts go by, and by what has certainly passed. */
+function isDue(context: StoreContext, ages: Ages, ref: Ref): boolean {
+  const { ttl_ms = Infinity, touched_at } = ref;
+  return !ref.protected && !isLeased(ref, context) && isExpired(ref, context.clock.now()) &&
+    ages.since(Date.parse(touched_at), ttl_ms) + STEP_MS >= ttl_ms;
 }
 
 /** False when the branch stays, or another process removes it. */
@@ -157,15 +141,10 @@ async function forEachRef(
 }
 
 /** The same; what fails holds up no other branch and is in the answer. */
-export async function reapAll(
-  context: StoreContext,
-  { confirmed }: { confirmed?: readonly string[] } = {},
-): Promise<ReapResult> {
-  const due: string[] = [];
+export async function reapAll(context: StoreContext): Promise<ReapResult> {
   const failed: ReapResult["failed"] = [];
   const onError = (address: BranchName, error: Error) => {
     failed.push({ ...address, error: error.message });
   };
-  const options = { onError, ...(confirmed ? { confirmed: new Set(confirmed) } : {}) };
-  return { reaped: await reapExpired(context, options, due), failed, due };
+  return { reaped: await reapExpired(context, { onError }), failed };
 }

@@ -82,25 +82,31 @@ function exact(ms: number): string {
 }
 
 /**
- * The points that some level keeps at `now_ms`, in the order of `points`, which is newest first, as a log is. A level keeps
+ * The points that some level keeps, in the order of `points`, which is newest first, as a log is. A level keeps
  * the first point of each span and not the last: what is kept is then certain as soon as it is there, and asking again
- * later, of what was kept, has the same answer as asking all.
+ * later, of what was kept, has the same answer as asking all. A clock that was set back shows a span once more: that is
+ * another one, with a first point of its own.
+ *
+ * @param ages Milliseconds since each point was written.
  */
 export function retained<P extends { at_ms: number }>(
   points: readonly P[],
   levels: readonly KeepLevel[],
-  now_ms: number,
+  ages: readonly number[],
 ): P[] {
   const kept = new Set<P>();
   for (const { every_ms, for_ms } of levels) {
-    const seen = new Set<number>();
+    let before_ms: number | undefined;
+    let age_ms = Infinity;
     for (let index = points.length - 1; index >= 0; index--) {
       const point = points[index]!;
-      // By the span's time and not by its own: all of a span end together, so that none takes the place of the first.
       const since_ms = every_ms === 0 ? point.at_ms : Math.floor(point.at_ms / every_ms) * every_ms;
-      if (every_ms > 0 && seen.has(since_ms)) continue;
-      seen.add(since_ms);
-      if (since_ms + for_ms > now_ms) kept.add(point);
+      if (every_ms > 0 && since_ms === before_ms) continue;
+      before_ms = since_ms;
+      // By the span's age and not by its own: all of a span end together, so that none takes the place of the first. None
+      // ends before an older one, so that two showings of one span stay apart.
+      age_ms = Math.min(age_ms, ages[index]! + point.at_ms - since_ms);
+      if (age_ms < for_ms) kept.add(point);
     }
   }
   return points.filter((point) => kept.has(point));

@@ -38,6 +38,12 @@ interface Entry extends EvictedEntry {
   path: string;
 }
 
+/** Removes temporary files that dead operations left in the workspace. */
+export async function sweep({ workspace, timeline }: Pick<StoreContext, "workspace" | "timeline">): Promise<void> {
+  const ages = await timeline.look();
+  workspace.sweep((written_ms) => ages.since(written_ms));
+}
+
 /** Bytes of all entries, each at its file's size. */
 export function roCacheBytes({ workspace }: Pick<StoreContext, "workspace">): number {
   return sumOf(entriesOf(workspace));
@@ -51,10 +57,11 @@ export function roCacheBytes({ workspace }: Pick<StoreContext, "workspace">): nu
  * @throws {TaskdError} `denied` or `unavailable` when the directory cannot be listed.
  */
 export async function enforceRoCacheBudget(
-  { workspace, clock }: Pick<StoreContext, "workspace" | "clock">,
+  context: Pick<StoreContext, "workspace" | "timeline">,
   { budget_bytes }: { budget_bytes: number },
 ): Promise<RoCacheResult> {
-  workspace.sweep(clock.now());
+  const { workspace } = context;
+  await sweep(context);
   const entries = entriesOf(workspace);
   let bytes = sumOf(entries);
   const evicted: EvictedEntry[] = [];

@@ -2,18 +2,24 @@ import { assert, assertEquals } from "@std/assert";
 import { dirname } from "@std/path/dirname";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { withDirectory } from "../../tests/support/stores.ts";
-import { systemClock, systemRandom } from "../clock.ts";
+import { systemRandom } from "../clock.ts";
 import { BY_CHAIN, enforceRoCacheBudget, roCacheBytes } from "./ro_cache.ts";
+import { Timeline } from "./timeline.ts";
 import { companions, Workspace } from "./workspace.ts";
 
 const CHAIN_ID = "a".repeat(64);
 
 interface Bench {
   workspace: Workspace;
+  timeline: Timeline;
   directory: string;
   /** Makes a file of `bytes`, last used at this second; without one it was never hit. */
   entry: (path: string, bytes: number, used_seconds: number | undefined, mtime_seconds?: number) => string;
   evict: (budget_bytes: number) => Promise<string[]>;
+}
+
+function timelineOf(workspace: Workspace, clock: VirtualClock): Timeline {
+  return new Timeline({ workspace, clock, uptime: () => Promise.resolve({ boot: "one", ms: clock.monotonic() }) });
 }
 
 async function withCache(work: (bench: Bench) => void | Promise<void>): Promise<void> {
@@ -28,11 +34,12 @@ async function withCache(work: (bench: Bench) => void | Promise<void>): Promise<
       if (used_seconds !== undefined) workspace.touchUsed(file, used_seconds * 1000);
       return file;
     };
+    const timeline = timelineOf(workspace, new VirtualClock());
     const evict = async (budget_bytes: number) =>
-      (await enforceRoCacheBudget({ workspace, clock: systemClock }, { budget_bytes })).evicted.map((
+      (await enforceRoCacheBudget({ workspace, timeline }, { budget_bytes })).evicted.map((
         { db, branch, checkpoint, bytes },
       ) => `${db}@${branch}@${checkpoint} ${bytes}`);
-    await work({ workspace, directory, entry, evict });
+    await work({ workspace, timeline, directory, entry, evict });
   });
 }
 
@@ -46,7 +53,7 @@ const exists = (path: string) => {
 
 // conformance: 8.ro_cache_budget
 Deno.test("every entry counts at its file's size, sidecars and strangers do not", async () => {
-  await withCache(async ({ workspace, entry }) => {
+  await withCache(async ({ workspace, timeline, entry }) => {
     assertEquals(roCacheBytes({ workspace }), 0);
     entry("checkouts-ro/app/main@one.db", 1000, 5);
     entry(`checkouts-ro/app/${BY_CHAIN}/${CHAIN_ID}.db`, 300, 6);
@@ -55,7 +62,7 @@ Deno.test("every entry counts at its file's size, sidecars and strangers do not"
     entry(`checkouts-ro/app/${BY_CHAIN}/short.db`, 7777, undefined);
     entry("checkouts/app/main.db", 7777, undefined);
     assertEquals(roCacheBytes({ workspace }), 1320);
-    assertEquals(await enforceRoCacheBudget({ workspace, clock: systemClock }, { budget_bytes: 0 }), {
+    assertEquals(await enforceRoCacheBudget({ workspace, timeline }, { budget_bytes: 0 }), {
       bytes: 1320,
       evicted: [],
     });
@@ -113,6 +120,8 @@ Deno.test("a handle that is open on an evicted entry goes on working", async () 
 Deno.test("temporary files of dead operations are swept, young ones and everything else are not", async () => {
   await withCache(async ({ workspace, directory, entry }) => {
     const clock = new VirtualClock();
+    const timeline = timelineOf(workspace, clock);
+    clock.advance(2 * 86_400_000);
     const now = clock.now() / 1000;
     const old = [".0123456789abcdef.tmp", ".0123456789abcdef.tmp-wal", ".0123456789abcdef.tmp.00ff.tmp"];
     for (const folder of ["tmp", "checkouts/app", "checkouts-ro/app", `checkouts-ro/app/${BY_CHAIN}`]) {
@@ -121,7 +130,7 @@ Deno.test("temporary files of dead operations are swept, young ones and everythi
       entry(`${folder}/main.tmp`, 1, undefined, 1);
       entry(`${folder}/main.db`, 1, undefined, 1);
     }
-    await enforceRoCacheBudget({ workspace, clock }, { budget_bytes: 0 });
+    await enforceRoCacheBudget({ workspace, timeline }, { budget_bytes: 0 });
     const names = [...Deno.readDirSync(`${directory}/tmp`)].map(({ name }) => name).filter((name) =>
       !name.endsWith(".sum")
     );

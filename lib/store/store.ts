@@ -30,7 +30,7 @@ import type { FoldResult, LogResult, MergeInfo, TouchResult, UndoResult, VerifyR
 import type { RowPage } from "../sqlite/diff_result.ts";
 import { merges, parentOf } from "./merge_base.ts";
 import { log, type LogOptions, readingPoints } from "./points.ts";
-import { enforceRoCacheBudget, roCacheBytes, type RoCacheResult } from "./ro_cache.ts";
+import { enforceRoCacheBudget, roCacheBytes, type RoCacheResult, sweep } from "./ro_cache.ts";
 import { condition, scrub } from "./scrub.ts";
 
 export type { FoldOptions } from "./fold.ts";
@@ -429,7 +429,7 @@ export class Store {
    */
   async collectGarbage(options: GcOptions): Promise<GcResult> {
     const result = await collectGarbage(this.context, options);
-    if (!options.dry_run) this.context.workspace.sweep(this.context.clock.now());
+    if (!options.dry_run) await sweep(this.context);
     return result;
   }
 
@@ -446,12 +446,11 @@ export class Store {
   /**
    * Destroys the branches whose time to live has passed, and finishes interrupted destroys.
    *
-   * @param options.confirmed Of branches that live for a day or longer only these are destroyed; all when absent.
    * @returns What is gone, and what failed, which holds up no other.
    * @throws {TaskdError} `denied`, `unavailable` (the store cannot be listed).
    */
-  reapExpired(options: { confirmed?: readonly string[] } = {}): Promise<ReapResult> {
-    return reapAll(this.context, options);
+  reapExpired(): Promise<ReapResult> {
+    return reapAll(this.context);
   }
 
   /**

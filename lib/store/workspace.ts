@@ -138,6 +138,37 @@ const ScrubSchema: v.GenericSchema<unknown, ScrubRecord> = v.object({
   damaged: v.array(v.object({ where: v.string(), why: v.string(), at: v.string() })),
 });
 
+/** A time in which a wall clock and what was seen to pass went alike; see timeline.ts. All in milliseconds. */
+export interface TimelineSpan {
+  /** What the wall clock showed at its beginning. */
+  wall_ms: number;
+  /** What had been seen to pass by then. */
+  time_ms: number;
+  for_ms: number;
+}
+
+/** The content of `clock.json`. */
+export interface TimelineRecord {
+  /** The start of the machine in which it was written. */
+  boot: string;
+  /** How long that had lasted. */
+  uptime_ms: number;
+  /** What has been seen to pass since the record began. */
+  time_ms: number;
+  /** Oldest first; the last one goes on. */
+  spans: TimelineSpan[];
+}
+
+const TimelineSchema: v.GenericSchema<unknown, TimelineRecord> = v.object({
+  boot: v.string(),
+  uptime_ms: v.pipe(v.number(), v.minValue(0)),
+  time_ms: v.pipe(v.number(), v.minValue(0)),
+  spans: v.pipe(
+    v.array(v.object({ wall_ms: v.number(), time_ms: v.number(), for_ms: v.pipe(v.number(), v.minValue(0)) })),
+    v.minLength(1),
+  ),
+});
+
 const WorkspaceSchema: v.GenericSchema<unknown, { store_id: string }> = v.object({ store_id: v.string() });
 
 const SessionRecordSchema: v.GenericSchema<unknown, SessionRecord> = v.object({
@@ -285,6 +316,14 @@ export class Workspace {
     this.#writeJson(join(this.root, "scrub.json"), record);
   }
 
+  timelineRecord(): TimelineRecord | undefined {
+    return readJson(join(this.root, "clock.json"), TimelineSchema);
+  }
+
+  writeTimelineRecord(record: TimelineRecord): void {
+    this.#writeJson(join(this.root, "clock.json"), record);
+  }
+
   /** Sets the clock by which cache entries are ranked. */
   touchUsed(path: string, now_ms: number): void {
     const clock = `${path}.last-used`;
@@ -299,9 +338,9 @@ export class Workspace {
 
   /**
    * Removes temporary files that were not written to for {@linkcode SWEEP_AFTER_MS}: their operations are dead. Returns
-   * how many there were.
+   * how many there were. `age` is the one of what was written at a time.
    */
-  sweep(now_ms: number): number {
+  sweep(age: (written_ms: number) => number): number {
     let swept = 0;
     // The root, which holds the probes for cloning, may be a link: the `.` at its end follows it.
     for (const [top, depth] of [[".", 0], ["tmp", 0], ["checkouts", 1], ["checkouts-ro", 2]] as const) {
@@ -309,7 +348,7 @@ export class Workspace {
         if (!TEMPORARY.test(basename(path))) continue;
         try {
           const { mtime } = Deno.lstatSync(path);
-          if (!mtime || now_ms - mtime.getTime() < SWEEP_AFTER_MS) continue;
+          if (!mtime || age(mtime.getTime()) < SWEEP_AFTER_MS) continue;
           Deno.removeSync(path);
           swept++;
         } catch {

@@ -96,8 +96,8 @@ Deno.test({
         assertEquals(signal, "SIGKILL");
         assertEquals([...filesBelow(place, 0)].length, 1);
       }
-      assertEquals(workspace.sweep(Date.now()), 0);
-      assertEquals(workspace.sweep(Date.now() + 2 * 24 * 3600 * 1000), 2);
+      assertEquals(workspace.sweep((written_ms) => Date.now() - written_ms), 0);
+      assertEquals(workspace.sweep((written_ms) => Date.now() + 2 * 24 * 3600 * 1000 - written_ms), 2);
       assertEquals([...filesBelow(workspace.root, 3)], []);
     }),
 });

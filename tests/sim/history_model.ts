@@ -255,7 +255,7 @@ export class HistoryModel {
   /** The points of `main` that are kept, newest first, but the first one of all, which the model does not know. */
   async #kept(): Promise<LoggedPoint[]> {
     const { ref } = await this.#store.context.refs.read("app", "main");
-    return keptPoints(ref, LEVELS, this.#clock.now()).filter(({ txid }) => txid > 1);
+    return keptPoints(ref, LEVELS, await this.#store.context.timeline.look()).filter(({ txid }) => txid > 1);
   }
 
   async #measure(): Promise<void> {

@@ -108,8 +108,8 @@ export async function keysUnder(backend: Backend, prefix: string): Promise<strin
  * that only a later merge begins at, and of those of the past that `keep` keeps, those that are whole.
  */
 export async function neededKeys(store: Store, keep: readonly KeepLevel[] = []): Promise<Set<string>> {
-  const { backend, clock, refs } = store.context;
-
+  const { backend, refs, timeline } = store.context;
+  const ages = await timeline.look({ dry_run: true });
   const needed = new Set<string>();
   const add = async ({ lineage, txid }: Base) => {
     const chain = await new Chains(backend).resolve(lineage, txid);
@@ -119,7 +119,7 @@ export async function neededKeys(store: Store, keep: readonly KeepLevel[] = []):
   for (const { db, branch } of await refs.list()) {
     const { ref } = await refs.read(db, branch);
     for (const { lineage = ref.lineage, txid } of [ref, ...ref.checkpoints]) await add({ lineage, txid });
-    for (const point of [...mergePointsOf(ref), ...keptPoints(ref, keep, clock.now())]) {
+    for (const point of [...mergePointsOf(ref), ...keptPoints(ref, keep, ages)]) {
       await add(point).catch((error) => {
         if (!hasCode(error, "chain_gap")) throw error;
       });

@@ -18,7 +18,7 @@ import type { DiffOptions, DiffResult, DiffRowsOptions, LeftOut, LongOptions, Wa
 
 /** The store's own files and folders in its directory. */
 const OWN_PARTS: ReadonlySet<string> = new Set(
-  "bstore.json copying.json workspace.json scrub.json refs data gc checkouts checkouts-ro damaged holders tmp daemon.lock .taskd"
+  "bstore.json copying.json workspace.json scrub.json clock.json refs data gc checkouts checkouts-ro damaged holders tmp daemon.lock .taskd"
     .split(" "),
 );
 
