@@ -104,7 +104,7 @@ class Planner {
     const at = this.#notLater(tombstone.at);
     const names = tombstone.names && { names: covered.map(({ name }) => name) };
     const next: Tombstone = { lineage: tombstone.lineage, at, ...names };
-    if (this.#ages.since(Date.parse(at), this.#grace_ms) >= this.#grace_ms) {
+    if (this.#ages.since(Date.parse(at), 0) >= this.#grace_ms) {
       this.plan.victims.push(...covered);
       this.plan.tombstones.push({ ...next, doomed: this.#now });
     } else {
