@@ -111,7 +111,7 @@ export const repair = storeCommand<RepairResult>({
 });
 
 function movedLines(
-  { db, branch, txid, lost, lost_checkpoints, safety_branch }: RepairedBranch,
+  { db, branch, txid, lost, lost_checkpoints, lost_points, safety_branch }: RepairedBranch,
   would: string,
 ): string[] {
   const name = branchName({ db, branch });
@@ -126,6 +126,7 @@ function movedLines(
     );
   }
   if (lost_checkpoints.length > 0) lines.push(`  Lost of ${name}: checkpoints ${lost_checkpoints.join(", ")}`);
+  if (lost_points !== undefined) lines.push(`  Lost of ${name}: ${lost_points} points of its past`);
   if (safety_branch !== undefined) lines.push(`  What it was is kept as ${branchName({ db, branch: safety_branch })}`);
   if (lost) lines.push("  A checkout may still hold them: copy it before you check the branch out again");
   return lines;

@@ -72,7 +72,7 @@ export const FINDING: Kind<Finding> = object("finding", {
   where: required(STRING, "its key in the store, its path, or the address of a head or checkpoint"),
   why: required(STRING, "what is wrong"),
   hint: required(STRING, "what to do about it"),
-  needed_by: required(STRINGS, "branches and checkpoints that cannot be read because of it; the first twenty"),
+  needed_by: required(STRINGS, "branches, checkpoints and points that cannot be read because of it; the first twenty"),
 });
 
 export const RESTORED: Kind<Restored> = object("restored", {
@@ -96,6 +96,7 @@ export const REPAIRED_BRANCH: Kind<RepairedBranch> = object("repaired branch", {
     "the transactions that are lost to it",
   ),
   lost_checkpoints: required(STRINGS, "checkpoints that are lost to it"),
+  lost_points: optional(COUNT, "how many points of its past are lost to it"),
 });
 
 const RECOVERY: Kind<Recovery> = object("recovery", {

@@ -1,8 +1,8 @@
 /**
  * verify: proves what a store holds, and names what it cannot prove.
  *
- * Every head and checkpoint is followed to its last object, and each object is read once, however many points share it:
- * histories are trees, and a pass goes down them. Each stored byte is compared with its checksum, each object with the
+ * Every head, checkpoint and point of the past is followed to its last object, and each object is read once, however many
+ * points share it: histories are trees, and a pass goes down them. Each stored byte is compared with its checksum, each object with the
  * one that it follows, each point with the digest in its ref. Unless `fast`, heads are also rebuilt on the way, from
  * the bytes that are read anyway, and SQLite checks them; of a checkpoint that is asked for by name as well. The content
  * of other checkpoints is proved by the checksums of its pages, which cost nothing to compare.
@@ -16,7 +16,8 @@ import { hasCode, TaskdError, throwIfInterrupted } from "../errors.ts";
 import { integrityCheck } from "../sqlite/integrity.ts";
 import { TreeImage } from "./_tree_image.ts";
 import { checkpointOf, type Point, type StoreContext } from "./context.ts";
-import { chainTo, descendants, History, type HistoryNode, type HistoryPoint, neededBy, pointsOf } from "./history.ts";
+import { chainTo, descendants, History, type HistoryNode, type HistoryPoint } from "./history.ts";
+import { neededBy, pastPointsOf, pointsOf } from "./history.ts";
 import { chainOf } from "./chain.ts";
 import { checkHeader, corrupt, readError, withKey } from "./materialize.ts";
 import { type Address, formatAddress } from "./names.ts";
@@ -72,7 +73,9 @@ export async function verify(
   }
   if (checkpoint !== undefined) checkpointOf(ref, address);
   const points = pointsOf({ db, branch, ref });
-  const asked = checkpoint === undefined ? points : points.filter((point) => point.address.checkpoint === checkpoint);
+  const asked: HistoryPoint[] = checkpoint === undefined
+    ? [...points, ...pastPointsOf({ db, branch, ref })]
+    : points.filter((point) => point.address.checkpoint === checkpoint);
   const audit = new Audit(context, passOptions(context, options));
   await audit.run(asked, new Set([asked[0]!]));
   await audit.checkFiles(context, [{ db, branch, ref }], options);
@@ -90,7 +93,7 @@ export async function verifyAll(context: StoreContext, options: AuditOptions = {
   });
   const points = found.flatMap(pointsOf);
   const heads = points.filter(({ address }) => address.checkpoint === undefined);
-  await audit.run(points, new Set(heads));
+  await audit.run([...points, ...found.flatMap(pastPointsOf)], new Set<HistoryPoint>(heads));
   await audit.checkFiles(context, found, options);
   await audit.checkStore(context);
   // Of a branch that cannot be read, what it needs is not known.
@@ -259,9 +262,9 @@ export class Audit {
       const { db, branch } = point.address;
       const { ref } = refs.find((each) => each.db === db && each.branch === branch)!;
       const chain = chainOf(chainTo(end), point.txid);
-      for (const { what, path } of localFilesOf(context, point, { ref, chain })) {
+      const { digest = this.proved.get(end)!.digest } = point;
+      for (const { what, path } of localFilesOf(context, { ...point, digest }, { ref, chain })) {
         if (this.findings.some(({ where }) => where === path)) continue;
-        const { digest } = point;
         const why = what === "sidecar"
           ? `Cannot read ${path}: it counts as missing`
           : await fileProblem(context, path, { objects: chain.objects, digest, fast });
@@ -283,7 +286,8 @@ export class Audit {
   /** Whether all that a point needs is as it was written, and is what its ref promises. */
   isSound(point: HistoryPoint): boolean {
     const end = this.#ends.get(point);
-    return end !== undefined && this.#isWhole(end) && this.proved.get(end)!.digest === point.digest;
+    if (end === undefined || !this.#isWhole(end)) return false;
+    return point.digest === undefined || this.proved.get(end)!.digest === point.digest;
   }
 
   /** Whether all objects up to a node are as they were written. */
@@ -366,7 +370,7 @@ export class Audit {
     checked: ReadonlySet<HistoryPoint>,
   ): Promise<void> {
     if (!proved) return;
-    const others = node.points.filter(({ digest }) => digest !== proved.digest);
+    const others = node.points.filter(({ digest = proved.digest }) => digest !== proved.digest);
     if (others.length > 0) {
       const { message } = corrupt(node.object, "it is not the object that the branch was left with");
       const names = others.map(({ address }) => formatAddress(address));
@@ -395,7 +399,8 @@ export class Audit {
     const points = Array.isArray(from) ? from : [...descendants(from)].flatMap(({ points }) => points);
     for (const { address, ...point } of points) {
       const now = await this.#context.refs.find(address.db, address.branch);
-      const kept = now && pointsOf({ ...address, ref: now.ref });
+      const named = now && { ...address, ref: now.ref };
+      const kept = named && [...pointsOf(named), ...point.digest === undefined ? pastPointsOf(named) : []];
       if (!kept?.some((each) => each.lineage === point.lineage && each.txid === point.txid)) continue;
       this.findings.push(finding);
       this.#needs.set(finding, points.map(({ address }) => formatAddress(address)));

@@ -13,6 +13,8 @@
  * No lease is needed, and a session goes on: the head and its chain are left as they are. Two that fold one branch at once
  * differ by the announcement, which the later one has replaced: the swap of the other is refused. Whatever stops
  * at any step leaves the points where they were, and garbage.
+ *
+ * A point of which something is damaged stays where it is, is known as damage from then on, and holds up no other.
  */
 
 import { Buffer } from "node:buffer";
@@ -35,7 +37,7 @@ import {
 } from "./chain.ts";
 import { Chains, walkBack } from "./chain.ts";
 import { isoNow, newLineage, type StoreContext } from "./context.ts";
-import { translated } from "./errors.ts";
+import { translated, unreadable } from "./errors.ts";
 import { depthOfRun, MAX_FOLDED_CHAIN, parentInRun, parentsOf, runOf } from "./fold_plan.ts";
 import { keptPoints } from "./history.ts";
 import { baseKey } from "./keys.ts";
@@ -48,6 +50,7 @@ import { type LoggedPoint, loggedPoints, withPoints } from "./point_log.ts";
 import { opOf } from "./points.ts";
 import type { Ref } from "./ref.ts";
 import type { FoldResult } from "./results.ts";
+import { isDamage, KnownDamage } from "./_fold_damage.ts";
 import { DEFAULT_LEVELS, HOUR_MS, type KeepLevel, retained } from "./retention.ts";
 import type { Ages } from "./timeline.ts";
 import { type ListVersion, listVersion, spare } from "./tombstones.ts";
@@ -82,10 +85,11 @@ export async function foldHistory(context: StoreContext, options: FoldOptions = 
   const result: FoldResult = { folded: 0, pruned: 0, read_bytes: 0, stored_bytes: 0, failed: [] };
   for (const name of await context.refs.list()) {
     throwIfInterrupted(options.signal);
+    const damage = new KnownDamage(context, name, result);
     try {
       while (
         result.read_bytes < (options.max_bytes ?? MAX_BYTES) &&
-        await foldRun(context, name, { ...options, ages }, result)
+        await foldRun(context, name, { ...options, ages, damage }, result)
       );
     } catch (error) {
       throwIfInterrupted(options.signal);
@@ -109,11 +113,16 @@ interface Run {
   nearest?: Chain | undefined;
 }
 
+/** All that a run reads. */
+function chainsOf({ points, after, nearest }: Run): Chain[] {
+  return [after, ...nearest ? [nearest] : [], ...points.map(({ chain }) => chain)];
+}
+
 /** Deals with one run of one branch; false when there is nothing left to do. */
 async function foldRun(
   context: StoreContext,
   name: BranchName,
-  options: FoldOptions & { ages: Ages },
+  options: FoldOptions & { ages: Ages; damage: KnownDamage },
   result: FoldResult,
 ): Promise<boolean> {
   const since = await listVersion(context.backend);
@@ -122,7 +131,7 @@ async function foldRun(
   const { clock } = context;
   const logged = loggedPoints(ref);
   const kept = keptPoints(ref, options.keep ?? DEFAULT_LEVELS, options.ages);
-  const run = await nextRun(context, ref, kept);
+  const run = await nextRun(context, ref, kept, options.damage);
   const left = leftIn(ref, options).length;
   const dropped = logged.length - left;
   if (run === undefined) {
@@ -137,7 +146,14 @@ async function foldRun(
     result.pruned += dropped;
     return false;
   }
-  const done = isRoot(run) ? run : await store(context, name, run, { ...options, since, result });
+  let done: Done;
+  try {
+    done = isRoot(run) ? run : await store(context, name, run, { ...options, since, result });
+  } catch (error) {
+    throwIfInterrupted(options.signal);
+    if (!isDamage(unreadable(error)) || !await options.damage.look(chainsOf(run))) throw error;
+    return true;
+  }
   await swap(context, name, done, options);
   result.pruned += dropped;
   result.folded += done.points.length;
@@ -152,7 +168,12 @@ function leftIn(ref: Ref, { keep = DEFAULT_LEVELS, ages }: FoldOptions & { ages:
 }
 
 /** The oldest points of a branch that are to be folded; undefined when there are none. */
-async function nextRun({ backend }: StoreContext, ref: Ref, kept: readonly LoggedPoint[]): Promise<Run | undefined> {
+async function nextRun(
+  { backend }: StoreContext,
+  ref: Ref,
+  kept: readonly LoggedPoint[],
+  damage: KnownDamage,
+): Promise<Run | undefined> {
   const unfolded = kept.filter(({ folded }) => folded === undefined).reverse();
   if (unfolded.length === 0) return undefined;
   const chains = new Chains(backend);
@@ -179,10 +200,11 @@ async function nextRun({ backend }: StoreContext, ref: Ref, kept: readonly Logge
   let page_size: number | undefined;
   for (const point of unfolded) {
     if (runOf([...found.map(({ point }) => point), point]).length <= found.length) break;
-    const chain = await resolve(point);
+    const chain = await damage.passing(point, () => resolve(point));
     const last = chain?.objects.at(-1);
-    if (!chain || !last || head.has(last.key)) continue;
-    const { header } = await readObjectIndex(backend, last);
+    if (!chain || !last || head.has(last.key) || damage.has(chain)) continue;
+    const { header } = await damage.passing(last, () => readObjectIndex(backend, last)) ?? {};
+    if (!header) continue;
     if (header.page_size !== (page_size ??= header.page_size)) break;
     found.push({ point, chain });
   }
@@ -194,10 +216,12 @@ async function nextRun({ backend }: StoreContext, ref: Ref, kept: readonly Logge
   // What lies at an earlier snapshot differs too much, or may go before this does.
   const folded = older.filter((point) => point.folded === root && point.txid < first.point.txid);
   const usable = async (point: LoggedPoint | undefined) => {
-    const chain = point && await resolve(point);
+    const chain = point && await damage.passing(point, () => resolve(point));
     if (!chain || chain.objects.length + need > MAX_FOLDED_CHAIN || !isShareable(chain)) return undefined;
-    const { header } = await readObjectIndex(backend, chain.objects.at(-1)!);
-    return header.page_size === page_size ? chain : undefined;
+    const last = chain.objects.at(-1)!;
+    if (damage.has(chain)) return undefined;
+    const { header } = await damage.passing(last, () => readObjectIndex(backend, last)) ?? {};
+    return header?.page_size === page_size ? chain : undefined;
   };
   for (const parent of parentsOf(first.point, folded)) {
     const after = await usable(parent);

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { type Bench, withStore } from "../../tests/support/garbage.ts";
-import { dataKeys, flush, neededKeys } from "../../tests/support/histories.ts";
+import { dataKeys, flush, keysUnder, neededKeys } from "../../tests/support/histories.ts";
 import { at, fails, OUTRIGHT } from "../../tests/support/stores.ts";
 import { scaled, scaledTest } from "../../tests/support/long.ts";
 import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
@@ -193,6 +193,86 @@ Deno.test("folding beside garbage collection without a grace loses no point", ()
     folding = false;
     await passes;
     await assertPoints(store, txids);
+  }));
+
+/** Flips a bit in the middle of an object. */
+async function damage({ backend }: Bench, key: string): Promise<() => Promise<void>> {
+  const { bytes } = await backend.get(key);
+  const damaged = bytes.slice();
+  damaged[bytes.length >> 1]! ^= 4;
+  await backend.put(key, damaged);
+  return () => backend.put(key, bytes);
+}
+
+Deno.test("a damaged point is skipped, kept and reported, and the others are folded", async (t) => {
+  for (const kind of ["segment", "snapshot"] as const) {
+    await t.step(kind, () =>
+      withStore(async (bench) => {
+        const { store, backend } = bench;
+        await flushes(bench, 40);
+        const txids = (await pointsOf(store)).map(({ txid }) => txid).filter((txid) => txid > 1);
+        // Of a segment those behind it up to the next snapshot are lost as well.
+        const { chain } = await pointAt(store.context, at("app@main@txid:14"));
+        const { key } = chain.objects.at(kind === "segment" ? -1 : 0)!;
+        const lost: number[] = [];
+        for (const txid of txids) {
+          const { chain } = await pointAt(store.context, at(`app@main@txid:${txid}`));
+          if (chain.objects.some((each) => each.key === key)) lost.push(txid);
+        }
+        assert(lost.length > 0 && lost.length < 10);
+        const heal = await damage(bench, key);
+        const first = await store.foldHistory(KEEP);
+        assertEquals(first.failed.length, 1);
+        assert(first.failed[0]!.error.includes(key));
+        const again = await store.foldHistory(KEEP);
+        assertEquals([again.folded, again.failed], [0, []], "it is reported once, and known from then on");
+        assertEquals((await store.condition()).damaged, 1);
+        for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, ...KEEP });
+        const unfolded = (await pointsOf(store)).filter(({ folded, txid }) => folded === undefined && txid > 1);
+        for (const txid of lost) assert(unfolded.some((point) => point.txid === txid));
+        assert(unfolded.length <= lost.length + 9, "beside these only what the head's chain holds");
+        await assertPoints(store, txids.filter((txid) => !lost.includes(txid)));
+        for (const fast of [true, false]) {
+          const { ok, findings } = await store.verifyAll({ fast });
+          assertEquals([ok, findings.map(({ where }) => where)], [false, [key]]);
+          assertEquals(findings[0]!.needed_by.toSorted(), lost.map((txid) => `app@main@txid:${txid}`).sort());
+        }
+        await heal();
+        assert((await store.verifyAll()).ok);
+        assert((await store.foldHistory(KEEP)).folded >= lost.length);
+        await assertPoints(store, txids);
+        assertEquals(await keysUnder(backend, "damaged/"), []);
+      }));
+  }
+});
+
+Deno.test("repair takes damaged points from a branch, and keeps their objects aside", () =>
+  withStore(async (bench) => {
+    const { store, backend } = bench;
+    await flushes(bench, 40);
+    await store.foldHistory(KEEP);
+    for (let pass = 0; pass < 3; pass++) await store.collectGarbage({ grace_ms: 0, ...KEEP });
+    const log = async () => (await store.log(MAIN, { limit: 1000 })).points.map(({ txid }) => txid);
+    const before = await log();
+    const { chain } = await pointAt(store.context, at("app@main@txid:18"));
+    const last = chain.objects.at(-1)!;
+    await damage(bench, last.key);
+    const lost: number[] = [];
+    for (const txid of before) {
+      const { chain } = await pointAt(store.context, at(`app@main@txid:${txid}`));
+      if (chain.objects.some(({ key }) => key === last.key)) lost.push(txid);
+    }
+    assertEquals((await store.repair({ dry_run: true })).moved[0]!.lost_points, lost.length);
+    assertEquals(await log(), before);
+    const { moved, left } = await store.repair();
+    const head = before[0]!;
+    assertEquals(moved, [{ db: "app", branch: "main", txid: head, lost_checkpoints: [], lost_points: lost.length }]);
+    assertEquals(left, []);
+    assertEquals(await log(), before.filter((txid) => !lost.includes(txid)));
+    assertEquals((await keysUnder(backend, "damaged/")).filter((key) => key.endsWith(last.key)).length, 1);
+    assert((await store.verifyAll()).ok);
+    await assertPoints(store, (await log()).filter((txid) => txid > 1));
+    assertEquals((await store.condition()).damaged, 0);
   }));
 
 Deno.test("an export of a point that is folded or goes meanwhile is whole or refused", async (t) => {

@@ -13,9 +13,15 @@ import type { NamedRef, Ref } from "./ref.ts";
 import { type KeepLevel, retained } from "./retention.ts";
 import type { Ages } from "./timeline.ts";
 
-/** A head or checkpoint, and the content that its ref promises. */
+/** A head, a checkpoint or a point of the past. */
 export interface HistoryPoint extends Base {
   address: Address;
+  /** The content that its ref promises; a ref promises none of the past. */
+  digest?: string;
+}
+
+/** A head or checkpoint. */
+export interface PromisedPoint extends HistoryPoint {
   digest: string;
 }
 
@@ -32,7 +38,7 @@ export interface HistoryNode {
 }
 
 /** The points that a ref keeps: its head, then its checkpoints. */
-export function pointsOf({ db, branch, ref }: NamedRef): HistoryPoint[] {
+export function pointsOf({ db, branch, ref }: NamedRef): PromisedPoint[] {
   const { txid, digest, lineage } = ref;
   return [
     { address: { db, branch }, txid, digest, lineage },
@@ -43,6 +49,16 @@ export function pointsOf({ db, branch, ref }: NamedRef): HistoryPoint[] {
       lineage: kept.lineage ?? lineage,
     })),
   ];
+}
+
+/** The points of its past that a ref names and does not keep otherwise. */
+export function pastPointsOf({ db, branch, ref }: NamedRef): HistoryPoint[] {
+  const placeOf = ({ lineage, txid }: Base) => `${lineage}/${txid}`;
+  const seen = new Set(pointsOf({ db, branch, ref }).map(placeOf));
+  return loggedPoints(ref).slice(1).flatMap(({ lineage, txid }) => {
+    if (seen.size === seen.add(placeOf({ lineage, txid })).size) return [];
+    return [{ address: { db, branch, checkpoint: `txid:${txid}` }, lineage, txid }];
+  });
 }
 
 /**
@@ -67,26 +83,36 @@ export class History {
     this.#chains = new Chains(backend);
   }
 
-  /** Adds a point with all that it needs. What is missing or cannot be understood is recorded. */
+  /**
+   * Adds a point with all that it needs. What is missing or cannot be understood is recorded; a point of the past of which
+   * something is missing is kept no more, and left out.
+   */
   async add(point: HistoryPoint): Promise<void> {
-    let child: HistoryNode | undefined;
+    const objects: ChainObject[] = [];
+    let gap: TaskdError | undefined;
     try {
       for await (const object of walkBack(point, (lineage) => this.#view(lineage))) {
-        const known = this.nodes.get(object.key);
-        const node = known ?? { object, parent: undefined, children: [], points: [], size: 1 };
-        this.nodes.set(object.key, node);
-        if (child) attach(child, node);
-        else node.points.push(point);
-        if (known) return;
-        child = node;
+        objects.push(object);
+        if (this.nodes.has(object.key)) break;
       }
-      this.roots.push(child!);
     } catch (raw) {
       const error = unreadable(raw);
       if (!(error instanceof TaskdError) || !["chain_gap", "corrupt"].includes(error.code)) throw error;
-      if (!child) this.lost.push({ point, error });
-      else this.roots.push(Object.assign(child, { gap: error }));
+      if (point.digest === undefined && error.code === "chain_gap") return;
+      if (objects.length === 0) this.lost.push({ point, error });
+      gap = error;
     }
+    let child: HistoryNode | undefined;
+    for (const object of objects) {
+      const known = this.nodes.get(object.key);
+      const node = known ?? { object, parent: undefined, children: [], points: [], size: 1 };
+      this.nodes.set(object.key, node);
+      if (child) attach(child, node);
+      else node.points.push(point);
+      if (known) return;
+      child = node;
+    }
+    if (child) this.roots.push(gap === undefined ? child : Object.assign(child, { gap }));
   }
 
   #view(lineage: string): Promise<LineageView> {
@@ -117,11 +143,15 @@ export function* descendants(node: HistoryNode): Generator<HistoryNode> {
   }
 }
 
-/** The names of the points that need a node, at most `most` of them. */
+/** The names of the points that need a node, at most `most` of them, those of the past last. */
 export function neededBy(node: HistoryNode, most = 20): string[] {
-  const names: string[] = [];
+  const [names, past]: [string[], string[]] = [[], []];
   for (const { points } of descendants(node)) {
-    for (const { address } of points) if (names.push(formatAddress(address)) >= most) return names;
+    for (const { address, digest } of points) {
+      const of = digest === undefined ? past : names;
+      if (of.length < most) of.push(formatAddress(address));
+    }
+    if (names.length >= most) break;
   }
-  return names;
+  return [...names, ...past].slice(0, most);
 }

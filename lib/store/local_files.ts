@@ -9,7 +9,7 @@ import { ImageFile, stampFile } from "../sqlite/checkout_file.ts";
 import type { Chain, ChainObject } from "./chain.ts";
 import { copiesOf, imageSha256 } from "./chain_cache.ts";
 import type { StoreContext } from "./context.ts";
-import type { HistoryPoint } from "./history.ts";
+import type { PromisedPoint } from "./history.ts";
 import { PageChecksums } from "./page_checksums.ts";
 import type { Ref } from "./ref.ts";
 import type { Workspace } from "./workspace.ts";
@@ -22,7 +22,7 @@ export interface LocalFile {
 
 export function localFilesOf(
   { workspace, checkouts }: Pick<StoreContext, "workspace" | "checkouts">,
-  point: Pick<HistoryPoint, "address" | "digest">,
+  point: Pick<PromisedPoint, "address" | "digest">,
   content: { ref: Ref; chain: Chain },
 ): LocalFile[] {
   const { db, branch, checkpoint } = point.address;

@@ -6,7 +6,7 @@
 import { Audit } from "./audit.ts";
 import { type Base, chainOf, viewOf } from "./chain.ts";
 import type { Point, StoreContext } from "./context.ts";
-import { chainTo, type HistoryPoint } from "./history.ts";
+import { chainTo, type PromisedPoint } from "./history.ts";
 import { readObjectIndex } from "./object_index.ts";
 import { Promises } from "./promises.ts";
 import type { NamedRef } from "./ref.ts";
@@ -28,7 +28,7 @@ export async function newestSound(
     seen.add(at.lineage);
     const { lineage, txid }: Base = at;
     const base = await chains.base(lineage).catch(() => undefined);
-    const points: HistoryPoint[] = [];
+    const points: PromisedPoint[] = [];
     for (const [end, object] of viewOf(await chains.objects(lineage), base).newest) {
       if (end > txid || base && end <= base.txid) continue;
       const node = known.history.nodes.get(object.key);

@@ -17,7 +17,7 @@ import type { Audit } from "./audit.ts";
 import type { ChainObject } from "./chain.ts";
 import { contentIn } from "./chain_cache.ts";
 import type { StoreContext } from "./context.ts";
-import { chainTo, type HistoryNode, type HistoryPoint } from "./history.ts";
+import { chainTo, type HistoryNode, type PromisedPoint } from "./history.ts";
 import { isLeased } from "./lease.ts";
 import { formatAddress } from "./names.ts";
 import { readObjectIndex } from "./object_index.ts";
@@ -116,7 +116,7 @@ export async function wholePoint(
   context: StoreContext,
   audit: Audit,
   recorded: RecordedContents,
-  point: HistoryPoint,
+  point: PromisedPoint,
 ): Promise<{ image: TreeImage; from: string } | undefined> {
   const { workspace, backend } = context;
   const after: ChainObject[] = [];

@@ -43,7 +43,7 @@ export class Promises {
   }
 
   async #gather({ points, children }: HistoryNode): Promise<ReadonlySet<string>> {
-    const digests = new Set(points.map(({ digest }) => digest));
+    const digests = new Set(points.flatMap(({ digest }) => digest ?? []));
     for (const child of children) {
       const index = await this.index(child);
       if (index && this.#digests.get(child)!.has(index.digest)) digests.add(index.header.prev);

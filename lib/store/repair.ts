@@ -7,8 +7,8 @@
  * 2. Every damaged or missing object is recovered from what proves itself (rebuild.ts, or `from`). A damaged base
  *    pointer is taken from the refs that mirror it, or from `from`; the digests of the points behind it prove it.
  * 3. Points of which an object is lost come from whole files of that content (page_sources.ts).
- * 4. A branch whose head is still not sound goes back to its newest sound point, and checkpoints that are not sound
- *    leave it. What it was stays as a branch of its own where its objects are all there, else below `damaged/`: garbage
+ * 4. A branch whose head is still not sound goes back to its newest sound point, and checkpoints and points of the past
+ *    that are not sound leave it. What it was stays as a branch of its own where its objects are all there, else below `damaged/`: garbage
  *    collection fails on a ref with a gap.
  * 5. Cached files that are damaged are moved below `damaged/`; they are made again when they are needed. Damaged records
  *    beside a checkout are made anew where its files prove that it holds the head, or continues it.
@@ -21,10 +21,11 @@ import { hasCode, messageOf, TaskdError } from "../errors.ts";
 import { damagedFolder, setFileAside, setObjectAside } from "./set_aside.ts";
 import { Audit, refFinding } from "./audit.ts";
 import type { Backend, Body, ObjectBody } from "../backend/backend.ts";
-import { type ChainObject, correctBase, encodeBase, readBase } from "./chain.ts";
+import { type Base, type ChainObject, correctBase, encodeBase, readBase } from "./chain.ts";
 import { type Point, pointIn, type StoreContext } from "./context.ts";
 import { ifThere, translated, unreadable } from "./errors.ts";
-import { chainTo, descendants, type HistoryNode, type HistoryPoint, pointsOf } from "./history.ts";
+import { chainTo, descendants, type HistoryNode, type HistoryPoint } from "./history.ts";
+import { pastPointsOf, pointsOf, type PromisedPoint } from "./history.ts";
 import { baseKey, DATA_PREFIX, MANIFEST_KEY, parseRefKey, refKey } from "./keys.ts";
 import { isLeased, type Lease, withLease } from "./lease.ts";
 import { type BranchName, formatAddress, parseAddress } from "./names.ts";
@@ -43,6 +44,7 @@ import {
   recoverFromPages,
   recoverMisplaced,
 } from "./rebuild.ts";
+import { loggedPoints, withPoints } from "./point_log.ts";
 import { newestSound } from "./newest_sound.ts";
 import { Promises } from "./promises.ts";
 import { OWN_BYTES } from "./records.ts";
@@ -87,6 +89,8 @@ class Repair {
   readonly #tried = new Map<string, boolean>();
   /** Points that come from whole files. */
   readonly #whole = new Set<HistoryPoint>();
+  /** Damaged objects of points of the past that are kept below `damaged/`. */
+  readonly #aside = new Set<string>();
 
   constructor(context: StoreContext, options: RepairOptions, copy: Backend | undefined) {
     this.#context = context;
@@ -117,7 +121,13 @@ class Repair {
     const recorded = recordedContents(this.#context);
     for (const each of refs) await this.#restorePoints(each, audit, recorded);
     if (this.#whole.size > 0 && !this.#options.dry_run) audit = await this.#audit(refs);
+    const promised = new Map(refs.map((each) => [each, new Set(pointsOf(each).map(({ txid }) => txid))]));
     for (const each of refs) await this.#settle(each, audit);
+    if (this.#result.moved.length > 0 && !this.#options.dry_run) {
+      for (const each of refs) each.ref = (await this.#context.refs.find(each.db, each.branch))?.ref ?? each.ref;
+      audit = await this.#audit(refs);
+    }
+    for (const each of refs) await this.#settlePast(each, audit, promised.get(each)!);
     await this.#restoreFiles(refs, audit);
     if (branch === undefined) await this.#dropTombstones();
     await this.#verify();
@@ -128,7 +138,7 @@ class Repair {
     this.#context.chains.forget();
     const { signal, onProgress } = this.#options;
     const audit = new Audit(this.#context, { signal, ...(onProgress === undefined ? {} : { onProgress }) });
-    await audit.run(refs.flatMap(pointsOf));
+    await audit.run([...refs.flatMap(pointsOf), ...refs.flatMap(pastPointsOf)]);
     return audit;
   }
 
@@ -317,7 +327,7 @@ class Repair {
     if (isLeased(each.ref, this.#context)) return;
     // Objects that would be whole again may prove others: a dry run does not know which way a point comes back then.
     const named = !this.#options.dry_run || ![...this.#tried.values()].includes(true);
-    const unsound = this.#unsound(each, audit);
+    const unsound = this.#unsound(each, audit).filter(isPromised);
     for (const point of unsound) {
       const whole = this.#whole.has(point) ? undefined : await wholePoint(this.#context, audit, recorded, point);
       if (!whole) continue;
@@ -341,7 +351,7 @@ class Repair {
 
   /** Takes a branch back to its newest sound point, and takes unsound checkpoints from it. */
   async #settle({ db, branch, ref }: NamedRef, audit: Audit): Promise<void> {
-    const unsound = this.#unsound({ db, branch, ref }, audit);
+    const unsound = this.#unsound({ db, branch, ref }, audit).filter(isPromised);
     if (unsound.length === 0) return;
     const name = formatAddress({ db, branch });
     try {
@@ -368,6 +378,37 @@ class Repair {
     }
   }
 
+  /**
+   * Takes unsound points of its past from a branch. As folding, this needs no lease: the head and its chain are left as
+   * they are. What was a head or checkpoint, as `promised` says, is there or has been counted.
+   */
+  async #settlePast({ db, branch, ref }: NamedRef, audit: Audit, promised: ReadonlySet<number>): Promise<void> {
+    const dropped = this.#unsound({ db, branch, ref }, audit).filter((point) => !isPromised(point));
+    if (dropped.length === 0) return;
+    const { backend, refs } = this.#context;
+    let moved = this.#result.moved.find((each) => each.db === db && each.branch === branch);
+    const { first_txid, last_txid } = moved?.lost ?? { first_txid: Infinity, last_txid: 0 };
+    const lost = dropped.filter(({ txid }) => !promised.has(txid) && !(txid >= first_txid && txid <= last_txid));
+    if (lost.length > 0) {
+      if (moved === undefined) this.#result.moved.push(moved = { db, branch, txid: ref.txid, lost_checkpoints: [] });
+      moved.lost_points = lost.length;
+    }
+    if (this.#options.dry_run) return;
+    for (const point of dropped) {
+      for (let at = audit.endOf(point); at; at = at.parent) {
+        const { key } = at.object;
+        if (audit.proved.has(at) || this.#aside.has(key)) continue;
+        this.#aside.add(key);
+        await setObjectAside(backend, this.#folder, key);
+      }
+    }
+    const places = new Set(dropped.map(placeOf));
+    await refs.update(db, branch, (ref) => {
+      const logged = loggedPoints(ref);
+      return withPoints(ref, logged.filter((point, index) => index === 0 || !places.has(placeOf(point))));
+    });
+  }
+
   /** In a dry run: whether everything that a point lacks would be restored. */
   #willBeSound(audit: Audit, point: HistoryPoint): boolean {
     if (!this.#options.dry_run || this.#whole.has(point)) return this.#whole.has(point);
@@ -377,7 +418,12 @@ class Repair {
     return chainTo(end).every(({ key }) => audit.proved.has(audit.history.nodes.get(key)!) || this.#tried.get(key));
   }
 
-  async #move(lease: Lease, to: Point | undefined, unsound: HistoryPoint[], audit: Audit): Promise<string | undefined> {
+  async #move(
+    lease: Lease,
+    to: Point | undefined,
+    unsound: PromisedPoint[],
+    audit: Audit,
+  ): Promise<string | undefined> {
     const context = this.#context;
     const { db, branch } = lease.address;
     const since = await listVersion(context.backend);
@@ -497,6 +543,14 @@ class Repair {
       await this.#restore(restored, () => backend.delete(TOMBSTONES_KEY));
     }
   }
+}
+
+function isPromised(point: HistoryPoint): point is PromisedPoint {
+  return point.digest !== undefined;
+}
+
+function placeOf({ lineage, txid }: Base): string {
+  return `${lineage}/${txid}`;
 }
 
 /** The branch of an address. */

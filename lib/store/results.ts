@@ -380,7 +380,7 @@ export interface Finding {
   why: string;
   /** What to do about it. */
   hint: string;
-  /** Branches and checkpoints that cannot be read because of it; the first twenty. */
+  /** Branches, checkpoints and points of the past that cannot be read because of it; the first twenty. */
   needed_by: string[];
 }
 
@@ -446,6 +446,8 @@ export interface RepairedBranch extends BranchName {
   lost?: { first_txid: Txid; last_txid: Txid; since?: string; until: string };
   /** Checkpoints that are lost to it. */
   lost_checkpoints: string[];
+  /** How many points of its past are lost to it; absent for none. */
+  lost_points?: number;
 }
 
 /** Answer of repair. */

@@ -11,7 +11,7 @@ import { stampFile } from "../sqlite/checkout_file.ts";
 import type { Chain, ChainObject } from "./chain.ts";
 import type { StoreContext } from "./context.ts";
 import { translated, unreadable } from "./errors.ts";
-import { type HistoryPoint, pointsOf } from "./history.ts";
+import { pointsOf, type PromisedPoint } from "./history.ts";
 import { DATA_PREFIX, MANIFEST_KEY, parseObjectKey, parseRefKey, refKey, REFS_PREFIX } from "./keys.ts";
 import { fileProblem, localFilesOf } from "./local_files.ts";
 import { requireManifest } from "./manifest.ts";
@@ -216,7 +216,7 @@ class Slice {
   }
 
   /** Local files of a head or checkpoint; a damaged copy is moved away and made again when it is needed. */
-  async #point(point: HistoryPoint, ref: Ref): Promise<void> {
+  async #point(point: PromisedPoint, ref: Ref): Promise<void> {
     const { chains, cache, workspace, clock } = this.#context;
     const { address, lineage, txid, digest } = point;
     // An object that is missing or damaged is found where objects are read; a branch that is gone needs none.
