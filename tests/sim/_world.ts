@@ -1,15 +1,17 @@
 /**
- * Actors that create, fork, edit, checkpoint, roll back, promote, compact and destroy
- * branches of one database at the same time, and what each has been promised.
+ * Actors that create, fork, edit, checkpoint, roll back, promote, merge, undo, compact and destroy branches of one
+ * database at the same time, beside folding and garbage collection, and what each has been promised.
  */
 
-import { assert } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { Backend } from "../../lib/backend/backend.ts";
 import { OUTRIGHT } from "../support/stores.ts";
 import { FaultyBackend, seededFaults } from "../support/faulty_backend.ts";
+import { mergeBranches } from "../../lib/capture/merge.ts";
 import { CaptureSession } from "../../lib/capture/session.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { DEFAULT_LEVELS } from "../../lib/store/retention.ts";
 import { Store } from "../../lib/store/store.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { VirtualClock } from "../support/clock.ts";
@@ -32,13 +34,15 @@ const REFUSALS = [
 ] as const;
 
 /** What an injected fault may come out as; whether the operation happened is then open. */
-const FAULTS = ["unavailable", "ambiguous", "stalled", "corrupt"] as const;
+const FAULTS = ["unavailable", "ambiguous", "stalled", "corrupt", "gc_failed"] as const;
 
 /** What the world knows of a branch. */
 interface KnownBranch {
   name: string;
   /** Every content that its head may have had. */
   candidates: Set<string>;
+  /** A merge into it, or into what it was made from, was begun: it may hold the rows of several contents. */
+  merged: boolean;
   /** Begun operations that change its head. */
   changes: { began: number; ended: number; content: string | undefined }[];
   /** Whether a destroy was begun, or acknowledged. */
@@ -52,12 +56,14 @@ export interface WorldSummary {
   failed: number;
   dropped: number;
   steps: number;
+  /** Points of the past that were read in the end. */
+  points: number;
   by_op: Record<string, number>;
 }
 
 /** A running simulation. */
 export class World {
-  readonly summary: WorldSummary = { operations: 0, refused: 0, failed: 0, dropped: 0, steps: 0, by_op: {} };
+  readonly summary: WorldSummary = { operations: 0, refused: 0, failed: 0, dropped: 0, steps: 0, points: 0, by_op: {} };
   readonly #backend: Backend;
   readonly #directory: string;
   readonly #random: SeededRandom;
@@ -158,7 +164,7 @@ export class World {
   }
 
   #know(name: string, candidates: Iterable<string>): KnownBranch {
-    const branch: KnownBranch = { name, candidates: new Set(candidates), changes: [], destroyed: "no" };
+    const branch: KnownBranch = { name, candidates: new Set(candidates), merged: false, changes: [], destroyed: "no" };
     this.#branches.set(name, branch);
     return branch;
   }
@@ -244,11 +250,12 @@ export class World {
     const name = `b${this.#serial++}`;
     const [key, content] = this.#pickCheckpoint(branch, random) ?? [];
     const target = this.#know(name, content === undefined ? branch.candidates : [content]);
+    target.merged = content === undefined && branch.merged;
     // Until it is acknowledged no caller can rely on it; its source may still gain contents meanwhile.
     target.destroyed = "maybe";
     const address = { db: DB, branch: branch.name, ...(key === undefined ? {} : { checkpoint: key.split("@")[1]! }) };
     await store.fork(address, name, { materialize: random.chance(0.3) });
-    if (content === undefined) { for (const candidate of branch.candidates) target.candidates.add(candidate); }
+    if (content === undefined) this.#inherit(target, branch);
     target.destroyed = "no";
   }
 
@@ -273,15 +280,48 @@ export class World {
     const others = [...this.#branches.values()].filter((other) => other.destroyed === "no" && other !== branch);
     if (others.length === 0) return;
     const onto = random.pick(others);
-    for (const candidate of branch.candidates) onto.candidates.add(candidate);
+    this.#inherit(onto, branch);
     const change = this.#change(onto, undefined);
     try {
       const result = await store.promote({ db: DB, branch: branch.name }, { db: DB, branch: onto.name });
-      for (const candidate of branch.candidates) onto.candidates.add(candidate);
+      this.#inherit(onto, branch);
       this.#safety(result.safety_branch, onto);
     } finally {
       change.ended = this.#moment++;
     }
+  }
+
+  async merge(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
+    const others = [...this.#branches.values()].filter((other) => other.destroyed === "no" && other !== branch);
+    if (others.length === 0) return;
+    const onto = random.pick(others);
+    onto.merged = true;
+    const change = this.#change(onto, undefined);
+    try {
+      await store.checkout({ db: DB, branch: onto.name }, { force: true });
+      await mergeBranches(store, { db: DB, branch: branch.name }, { db: DB, branch: onto.name });
+    } finally {
+      change.ended = this.#moment++;
+    }
+  }
+
+  async undo(store: Store, branch: KnownBranch): Promise<void> {
+    const change = this.#change(branch, undefined);
+    try {
+      const { safety_branch } = await store.undo({ db: DB, branch: branch.name });
+      this.#safety(safety_branch, branch);
+    } finally {
+      change.ended = this.#moment++;
+    }
+  }
+
+  async gc(store: Store): Promise<void> {
+    await store.collectGarbage({ grace_ms: 0, keep: DEFAULT_LEVELS });
+  }
+
+  async fold(store: Store): Promise<void> {
+    const { failed } = await store.foldHistory();
+    if (this.#fault_rate === 0) assertEquals(failed, []);
   }
 
   async compact(store: Store, branch: KnownBranch): Promise<void> {
@@ -298,7 +338,7 @@ export class World {
   async read(store: Store, branch: KnownBranch): Promise<void> {
     const content = await contentAt(store, `${DB}@${branch.name}`, this.#directory);
     assert(
-      content === undefined ? branch.destroyed !== "no" : branch.candidates.has(content),
+      content === undefined ? branch.destroyed !== "no" : this.#allows(branch, content),
       `${branch.name} read as ${content}`,
     );
   }
@@ -310,7 +350,26 @@ export class World {
   }
 
   #safety(name: string | undefined, of: KnownBranch): void {
-    if (name !== undefined && !this.#branches.has(name)) this.#know(name, of.candidates).destroyed = "maybe";
+    if (name === undefined || this.#branches.has(name)) return;
+    const safety = this.#know(name, of.candidates);
+    safety.destroyed = "maybe";
+    safety.merged = of.merged;
+  }
+
+  #inherit(onto: KnownBranch, from: KnownBranch): void {
+    for (const candidate of from.candidates) onto.candidates.add(candidate);
+    onto.merged ||= from.merged;
+  }
+
+  /** Whether a branch may hold this: what was written to it, or rows of several such contents, each once. */
+  #allows({ candidates, merged }: KnownBranch, content: string): boolean {
+    return candidates.has(content) || merged && this.#isMixed(content);
+  }
+
+  #isMixed(content: string): boolean {
+    const tokens = content.split(",");
+    return new Set(tokens).size === tokens.length && tokens.includes("0") &&
+      tokens.every((token) => Number(token) >= 0 && Number(token) < this.#serial);
   }
 
   #pickCheckpoint(branch: KnownBranch, random: SeededRandom): [string, string] | undefined {
@@ -328,12 +387,22 @@ export class World {
       if (branch.destroyed === "no") assert(content !== undefined, `${branch.name} is gone`);
       if (branch.destroyed === "yes") assert(content === undefined, `${branch.name} is back`);
       if (content === undefined) continue;
-      assert(branch.candidates.has(content), `${branch.name} holds ${content}`);
+      assert(this.#allows(branch, content), `${branch.name} holds ${content}`);
       const last = branch.changes.findLast((change) => change.content !== undefined);
       const alone = last && last.ended < Infinity &&
         branch.changes.every((change) => change === last || change.ended < last.began);
       if (alone) assert(content === last.content, `${branch.name} holds ${content}, acknowledged was ${last.content}`);
       await this.#verifyNames(store, branch);
+    }
+    assertEquals((await store.verifyAll()).findings, []);
+    const written = new Set([...this.#branches.values()].flatMap(({ candidates }) => [...candidates]));
+    for (const name of listed) {
+      for (const { txid } of (await store.log({ db: DB, branch: name })).points) {
+        const content = await contentAt(store, `${DB}@${name}@txid:${txid}`, this.#directory);
+        assert(content !== undefined, `${name}@txid:${txid} is listed and cannot be read`);
+        assert(written.has(content) || this.#isMixed(content), `${name}@txid:${txid} holds ${content}`);
+        this.summary.points++;
+      }
     }
     // After any interruption every branch can be worked on again.
     for (const name of listed) {
@@ -370,8 +439,13 @@ const OPS = [
   "fork",
   "rollback",
   "promote",
+  "merge",
+  "merge",
+  "undo",
   "compact",
   "destroy",
+  "gc",
+  "fold",
   "read",
 ] as const;
 
