@@ -397,14 +397,25 @@ export class Audit {
   /** Records damage, unless the branches that need what is damaged have been destroyed or moved since. */
   async #report(finding: Finding, from: HistoryNode | HistoryPoint[]): Promise<void> {
     const points = Array.isArray(from) ? from : [...descendants(from)].flatMap(({ points }) => points);
-    for (const { address, ...point } of points) {
-      const now = await this.#context.refs.find(address.db, address.branch);
-      const named = now && { ...address, ref: now.ref };
-      const kept = named && [...pointsOf(named), ...point.digest === undefined ? pastPointsOf(named) : []];
-      if (!kept?.some((each) => each.lineage === point.lineage && each.txid === point.txid)) continue;
+    for (const point of points) {
+      if (!await this.#isKept(point)) continue;
       this.findings.push(finding);
       this.#needs.set(finding, points.map(({ address }) => formatAddress(address)));
       return;
+    }
+  }
+
+  async #isKept({ address, lineage, txid, digest }: HistoryPoint): Promise<boolean> {
+    const { db, branch } = address;
+    try {
+      const found = await this.#context.refs.find(db, branch);
+      const named = found && { db, branch, ref: found.ref };
+      const kept = named && [...pointsOf(named), ...digest === undefined ? pastPointsOf(named) : []];
+      return kept?.some((each) => each.lineage === lineage && each.txid === txid) ?? false;
+    } catch (error) {
+      // A ref that was pieced together, and is not written yet: nothing says that the branch has gone.
+      if (!hasCode(unreadable(error), "corrupt", "unsupported_format")) throw error;
+      return true;
     }
   }
 }

@@ -4,6 +4,7 @@ import { cutOff } from "../../tests/support/cut_off.ts";
 import { LONG, longTest, scaled, scaledTest } from "../../tests/support/long.ts";
 import { MIN_XFS_MB, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
 import { commit, copyTree, filesOf, localPatient, QUERY, rot } from "../../tests/support/rot.ts";
+import { testSeed } from "../../tests/support/seed.ts";
 import { at, fails, makeDatabase, openAt, rows, withDirectory } from "../../tests/support/stores.ts";
 import { CaptureSession } from "../capture/session.ts";
 import { exists } from "../fs.ts";
@@ -52,6 +53,23 @@ const contentOf = async (store: Store, name: string, directory: string) => {
   await store.export(at(name), `${directory}/../out.db`, { force: true });
   return rows(`${directory}/../out.db`, QUERY);
 };
+
+scaledTest(
+  "a ref, objects, a cached file and a sidecar damaged at once yield the right content or are named",
+  () =>
+    withDirectory(async (directory) => {
+      await using patient = localPatient(directory);
+      const classes = [/^refs\//, /^data\/.*(zst|raw|idx)$/, /^data\//, /^checkouts-ro\/.*db$/, /^checkouts\/.*sum$/];
+      const times = scaled({ short: 10, long: 200 });
+      const tally = await rot(patient, directory, {
+        times,
+        seed: testSeed(7),
+        kinds: ["flip", "truncate", "zero"],
+        classes,
+      });
+      assert(tally.found + tally.refused > times / 2, JSON.stringify(tally));
+    }),
+);
 
 Deno.test("repair goes back to the newest sound point and says which transactions are lost", () =>
   withLine(async (store, keys, directory) => {

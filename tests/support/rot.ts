@@ -243,6 +243,35 @@ async function checkRepaired(store: Store, directory: string, truth: Truth, repa
   assertEquals(unexplained, [], what);
 }
 
+/** What the logs of the branches list is there, and holds what the database once held. */
+async function checkLogs(store: Store, directory: string, truth: Truth, what: string): Promise<void> {
+  const out = join(directory, "out.db");
+  const whole = [...truth.before.values(), ...truth.older?.values() ?? []];
+  for (const { db, branch, problem } of await store.branches()) {
+    // What keeps the damage for a person.
+    if (problem !== undefined || branch.includes("-pre-repair")) continue;
+    let points: { txid: number }[] = [];
+    try {
+      ({ points } = await store.log({ db, branch }));
+    } catch (error) {
+      assert(hasCode(error, ...REFUSED), `${what}: the log of ${branch}: ${error}`);
+      assert(await store.verify({ db, branch }).then(({ ok }) => !ok), `${what}: the log of ${branch}: ${error}`);
+    }
+    for (const { txid } of points) {
+      const checkpoint = `txid:${txid}`;
+      try {
+        await store.export({ db, branch, checkpoint }, out, { force: true });
+      } catch (error) {
+        const { ok } = await store.verify({ db, branch });
+        assert(!ok && hasCode(error, ...REFUSED), `${what}: ${branch}@${checkpoint}: ${error}`);
+        continue;
+      }
+      const content = rows(out, QUERY);
+      assert(whole.some((each) => each.startsWith(content)), `${what}: ${branch}@${checkpoint} holds ${content}`);
+    }
+  }
+}
+
 /** Other bytes for a thing; undefined for none, the same where this damage changes nothing. */
 function damaged(bytes: Uint8Array, damage: Damage, random: SeededRandom, other: Uint8Array): Uint8Array | undefined {
   const place = random.between(0, Math.max(0, bytes.length - 1));
@@ -271,7 +300,9 @@ export type RotTally = Record<"found" | "refused" | "unread" | "restored" | "los
 export async function rot(
   patient: Patient,
   directory: string,
-  { times, seed, kinds = DAMAGE, only = /./ }: {
+  { times, seed, kinds = DAMAGE, only = /./, classes = [] }: {
+    /** Beside the one thing, another of each of these is damaged at once. */
+    classes?: readonly RegExp[];
     times: number;
     seed: number;
     kinds?: readonly Damage[];
@@ -304,17 +335,25 @@ export async function rot(
     });
     const name = random.pick(names);
     const other = random.pick([...things.keys()].filter((each) => each !== name && kindOf(each) === kindOf(name)));
-    const what = `trial ${i} of seed ${seed}: ${damage} ${name}${damage === "swap" ? ` ${other}` : ""}`;
+    let what = `trial ${i} of seed ${seed}: ${damage} ${name}${damage === "swap" ? ` ${other}` : ""}`;
     const bytes = things.get(name)!;
     const next = damaged(bytes, damage, random, damage === "swap" ? things.get(other)! : old.get(name)!);
     if (next && String(next) === String(bytes)) continue;
     await patient.write(name, next);
     if (damage === "swap") await patient.write(other, bytes);
+    const beside = damage === "swap" || damage === "old" ? [] : classes;
+    const also = beside.map((each) => random.pick([...things.keys()].filter((other) => each.test(other))));
+    for (const more of new Set(also)) {
+      if (more === name) continue;
+      const way = random.pick(["flip", "truncate", "zero"] as const);
+      await patient.write(more, damaged(things.get(more)!, way, random, bytes));
+      what += `, ${way} ${more}`;
+    }
     const truth = { before, older: damage === "old" ? older : undefined };
     const with_copy = random.chance(0.3);
     const gone = new Set(damage === "remove" && name.startsWith("refs/") ? [nameOf(name)] : []);
     try {
-      await examine(patient, directory, { truth, gone, tally, what, with_copy });
+      await examine(patient, directory, { truth, gone, tally, what, with_copy, several: also.length > 0 });
     } catch (error) {
       if (error instanceof TaskdError) throw new Error(`${what}: ${error.code}: ${error.message}`, { cause: error });
       throw error instanceof Error && !error.message.includes(what) ? new Error(what, { cause: error }) : error;
@@ -332,9 +371,11 @@ interface Case {
   tally: RotTally;
   what: string;
   with_copy: boolean;
+  /** More than one thing was damaged at once. */
+  several: boolean;
 }
 
-async function examine(patient: Patient, directory: string, { truth, gone, tally, what, with_copy }: Case) {
+async function examine(patient: Patient, directory: string, { truth, gone, tally, what, with_copy, several }: Case) {
   let findings = 0;
   try {
     using store = await patient.open({ create: false });
@@ -363,12 +404,14 @@ async function examine(patient: Patient, directory: string, { truth, gone, tally
     const dry = await store.repair({ dry_run: true, ...options });
     const result = await store.repair(options);
     const planned = dry.restored.map(({ where }) => where);
-    assertEquals(result.restored.map(({ where }) => where).slice(0, planned.length), planned, what);
+    // Of several, some are seen only once others are whole.
+    if (!several) assertEquals(result.restored.map(({ where }) => where).slice(0, planned.length), planned, what);
     const lost = result.restored.filter(({ lost }) =>
           lost !== undefined
         ).length + result.moved.length + result.left.filter(({ what }) => what !== "sidecar").length > 0;
     tally[lost ? "lost" : "restored"]++;
     await checkRepaired(store, directory, truth, { result, what, gone });
+    await checkLogs(store, directory, truth, what);
   }
   const served = await contents(store, directory);
   for (let i = 0; i < 3; i++) {
