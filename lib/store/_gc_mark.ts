@@ -5,6 +5,7 @@
 
 import type { Backend } from "../backend/backend.ts";
 import { nextTurn } from "../clock.ts";
+import { inParallel } from "../in_parallel.ts";
 import { hasCode, messageOf, TaskdError } from "../errors.ts";
 import { type Base, type ChainObject, type LineageView, readBase, stepBack, viewOf } from "./chain.ts";
 import { translated } from "./errors.ts";
@@ -129,6 +130,17 @@ export class Marker {
     });
     for (const pin of pinsOf(ref)) await this.#pin(pin);
     return true;
+  }
+
+  /**
+   * Reads the base pointers of lineages that are about to be walked through, some at a time: a branch's past has a hundred
+   * and more, each a request to the store. One that cannot be read fails the walk.
+   */
+  async look(lineages: Iterable<string>, signal: AbortSignal | undefined): Promise<void> {
+    await inParallel(new Set(lineages), PARALLEL_READS, async (lineage) => {
+      signal?.throwIfAborted();
+      await this.#view(lineage).catch(() => {});
+    });
   }
 
   /**

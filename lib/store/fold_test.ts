@@ -275,6 +275,37 @@ Deno.test("repair takes damaged points from a branch, and keeps their objects as
     assertEquals((await store.condition()).damaged, 0);
   }));
 
+Deno.test("a pass of garbage collection reads each base pointer of the past once, several at a time", () =>
+  withStore(async (bench) => {
+    const { store, backend, clock } = bench;
+    for (let hour = 0; hour < 12; hour++) {
+      clock.advance(3_600_000);
+      await flushes(bench, 5);
+    }
+    await store.foldHistory(KEEP);
+    const reads = new Map<string, number>();
+    let [at_once, most] = [0, 0];
+    const other = await bench.open(
+      new Proxy(backend, {
+        get(target, name) {
+          const member: unknown = Reflect.get(target, name, target);
+          if (typeof member !== "function") return member;
+          return name !== "get" ? member.bind(target) : async (key: string) => {
+            if (!key.endsWith("/base.json")) return await target.get(key);
+            reads.set(key, (reads.get(key) ?? 0) + 1);
+            most = Math.max(most, ++at_once);
+            await nextTurn();
+            return await target.get(key).finally(() => at_once--);
+          };
+        },
+      }),
+    );
+    await other.collectGarbage({ grace_ms: 0, ...KEEP });
+    assert(reads.size >= 8, `${reads.size} lineages`);
+    assertEquals([...new Set(reads.values())], [1]);
+    assert(most > 4, `${most} at once`);
+  }));
+
 Deno.test("an export of a point that is folded or goes meanwhile is whole or refused", async (t) => {
   const cases = { folded: DEFAULT_LEVELS, gone: [] };
   for (const [name, keep] of Object.entries(cases)) {

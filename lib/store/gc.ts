@@ -174,9 +174,13 @@ async function survey(context: StoreContext, options: GcOptions): Promise<Survey
   });
   // After all heads: what is marked from here on is what history costs.
   const history: HistoryCost[] = [];
-  for (const ref of found) {
+  const past = found.filter((ref) => !unfinished.includes(ref)).map((ref) =>
+    [ref, pastOf(ages, options, ref)] as const
+  );
+  await marker.look(past.flatMap(([, points]) => points.map(({ lineage }) => lineage)), options.signal);
+  for (const [ref, points] of past) {
     options.signal?.throwIfAborted();
-    if (!unfinished.includes(ref)) history.push(await marker.addPast(ref, pastOf(ages, options, ref)));
+    history.push(await marker.addPast(ref, points));
   }
   return {
     list,

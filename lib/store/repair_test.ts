@@ -55,7 +55,7 @@ const contentOf = async (store: Store, name: string, directory: string) => {
 };
 
 scaledTest(
-  "a ref, objects, a cached file and a sidecar damaged at once yield the right content or are named",
+  "of ref, objects, cache and sidecar damaged at once the content is right or the damage named",
   () =>
     withDirectory(async (directory) => {
       await using patient = localPatient(directory);
