@@ -1,7 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { type Bench, withStore } from "../../tests/support/garbage.ts";
 import { dataKeys, flush, keysUnder, neededKeys } from "../../tests/support/histories.ts";
-import { at, fails, OUTRIGHT } from "../../tests/support/stores.ts";
+import { foldFlushes } from "../../tests/support/folding.ts";
+import { MIN_XFS_MB, whyNotMountable, withMount } from "../../tests/support/mounts.ts";
+import { at, fails, openAt, OUTRIGHT, withDirectory } from "../../tests/support/stores.ts";
 import { scaled, scaledTest } from "../../tests/support/long.ts";
 import { FaultyBackend } from "../../tests/support/faulty_backend.ts";
 import { nextTurn } from "../clock.ts";
@@ -347,3 +349,21 @@ Deno.test("a destroyed branch that is brought back has its points", () =>
     await store.destroy(at("app@side"), OUTRIGHT);
     await fails("not_found", store.log(at("app@side")));
   }));
+
+const NO_XFS = await whyNotMountable("xfs");
+
+Deno.test("folded points of a store in a directory read as they were written", () =>
+  withDirectory(async (directory) => {
+    using store = await openAt(`${directory}/store`);
+    await foldFlushes(store, directory);
+  }));
+
+Deno.test({
+  name: `and likewise where snapshots are plain images that share blocks${NO_XFS}`,
+  ignore: NO_XFS !== "",
+  fn: () =>
+    withMount("xfs", MIN_XFS_MB, async (directory) => {
+      using store = await openAt(`${directory}/store`);
+      await foldFlushes(store, directory);
+    }),
+});

@@ -55,7 +55,7 @@ const contentOf = async (store: Store, name: string, directory: string) => {
 };
 
 scaledTest(
-  "of ref, objects, cache and sidecar damaged at once the content is right or the damage named",
+  "of ref, objects, cache and sidecar damaged at once the content is right or damage named",
   () =>
     withDirectory(async (directory) => {
       await using patient = localPatient(directory);

@@ -3,6 +3,7 @@
  * for every server.
  */
 
+import { foldFlushes } from "../support/folding.ts";
 import { OUTRIGHT } from "../support/stores.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { BackendError } from "../../lib/backend/backend.ts";
@@ -118,6 +119,10 @@ export function engineOnS3(name: string, place: () => S3Place): void {
     await store.destroy(at("shop@old"));
     assertEquals((await elsewhere.branches("shop")).some(({ branch }) => branch === "old"), false);
     await assertRejects(() => elsewhere.checkout(at("shop@old")), TaskdError, "no branch");
+  });
+
+  promise("folded points read as they were written", async (bucket) => {
+    await foldFlushes(await bucket.host(), bucket.scratch);
   });
 
   promise("a shared fork writes a base pointer and a ref, and nothing else", async (bucket) => {

@@ -29,6 +29,15 @@ scaledTest("a year is stored in five times the live size, and every kept point r
   assert(summary.most_stored <= 5, JSON.stringify(summary));
 });
 
+scaledTest("of flushes every 30 s or 5 minutes no kept point is far from a snapshot", async () => {
+  const summary = await run(scaled({ short: 2, long: 4 }), {
+    seed: testSeed(3),
+    pages: scaled({ short: 288, long: 2880 }),
+    flushes_a_day: scaled({ short: 288, long: 2880 }),
+  });
+  assert(summary.folded > 0 && summary.deepest > 3, JSON.stringify(summary));
+});
+
 scaledTest("with forks, rollbacks and promotes in between every kept point restores as well", async () => {
   const summary = await run(scaled({ short: 5, long: 120 }), {
     seed: testSeed(2),
