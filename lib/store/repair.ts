@@ -379,13 +379,21 @@ class Repair {
   }
 
   /**
-   * Takes unsound points of its past from a branch. As folding, this needs no lease: the head and its chain are left as
-   * they are. What was a head or checkpoint, as `promised` says, is there or has been counted.
+   * Takes unsound points of its past from a branch that is not in use. What was a head or checkpoint, as `promised` says, is there or has been counted.
    */
   async #settlePast({ db, branch, ref }: NamedRef, audit: Audit, promised: ReadonlySet<number>): Promise<void> {
     const dropped = this.#unsound({ db, branch, ref }, audit).filter((point) => !isPromised(point));
     if (dropped.length === 0) return;
     const { backend, refs } = this.#context;
+    const name = formatAddress({ db, branch });
+    // Until the head is sound: what brings that back may bring these back, too.
+    if (isLeased(ref, this.#context) || this.#result.left.some(({ where }) => where === name)) {
+      if (this.#result.left.some(({ needed_by }) => needed_by.includes(name))) return;
+      const why = `Cannot repair points of ${name}: ${ref.lease?.holder} holds it`;
+      const hint = `Close the session first: taskd session close ${name}`;
+      this.#result.left.push({ what: "point", where: name, why, hint, needed_by: [name] });
+      return;
+    }
     let moved = this.#result.moved.find((each) => each.db === db && each.branch === branch);
     const { first_txid, last_txid } = moved?.lost ?? { first_txid: Infinity, last_txid: 0 };
     const lost = dropped.filter(({ txid }) => !promised.has(txid) && !(txid >= first_txid && txid <= last_txid));

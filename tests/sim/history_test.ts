@@ -30,7 +30,7 @@ scaledTest("a year is stored in five times the live size, and every kept point r
 });
 
 scaledTest("of flushes every 30 s or 5 minutes no kept point is far from a snapshot", async () => {
-  const summary = await run(scaled({ short: 2, long: 4 }), {
+  const summary = await run(2, {
     seed: testSeed(3),
     pages: scaled({ short: 288, long: 2880 }),
     flushes_a_day: scaled({ short: 288, long: 2880 }),
