@@ -5,6 +5,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
+import { AGENT_ID, MAPPED_BASE, MAPPED_COUNT, WORK_TARGET } from "./agent_user.ts";
 import type { CommandWorkload } from "./runtime.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
 
@@ -12,16 +13,10 @@ export type ContainerKind = "podman" | "docker" | "container";
 
 /** Where the images have the program that sets up a sandbox's firewall and then drops its privileges. */
 export const ENTRYPOINT = "/usr/local/libexec/taskd-entrypoint";
-const WORK_TARGET = "/workspace";
 /** Labels by which a broker knows its own containers. */
 export const OWNER_LABEL = "taskd.owner";
 export const TASK_LABEL = "taskd.task";
 export const ROLE_LABEL = "taskd.role";
-
-/** First of the host's user and group ids that a sandbox's stand for: a range that nothing else takes. */
-const MAPPED_BASE = 1_900_000_000;
-const MAPPED_COUNT = 65_536;
-export const AGENT_ID = 1_000;
 
 export interface Identity {
   rootless: boolean;

@@ -7,7 +7,7 @@
  */
 
 /** The runtimes there can be; `deno` is embedded and needs nothing installed. */
-export type SandboxRuntimeName = "podman" | "docker" | "container" | "deno";
+export type SandboxRuntimeName = "podman" | "docker" | "container" | "bubblewrap" | "deno";
 
 /** The broker's own agent, which edits files and cannot run programs. */
 export interface BuiltInAgentWorkload {

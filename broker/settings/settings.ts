@@ -32,7 +32,7 @@ const AUTH = choice(["api_key", "subscription"]);
 const AGENT = choice(AGENTS.map(({ name }) => name), new Map(AGENTS.map(({ label, name }) => [label, name])));
 const ON_MOVED_BASE = choice(["merge", "promote_only"]);
 const BUDGET_MODE = choice(["soft", "strict"]);
-const RUNTIME = choice(["auto", "podman", "docker", "container", "deno"]);
+const RUNTIME = choice(["auto", "podman", "docker", "container", "bubblewrap", "deno"]);
 const USD = decimal("USD", 1_000_000);
 const COUNT = integer(0, 1_000_000_000);
 
@@ -253,7 +253,13 @@ const TABLE = {
   runtime: {
     value: RUNTIME,
     built_in: "auto",
-    doc: "What runs sandboxes; deno is the embedded one, for agent_d alone.",
+    doc: "What runs sandboxes; bubblewrap runs programs of this machine, deno is the embedded one, for agent_d alone.",
+  },
+  "sandbox.read": {
+    value: places.PATHS,
+    built_in: [],
+    doc: "Folders of this machine that sandboxes of the runtime bubblewrap see beside the system's, read-only.",
+    example: ["sandbox:", "  read: [~/.rustup, ~/.cargo/bin]"],
   },
   oci_runtime: {
     value: places.OCI_RUNTIME,

@@ -33,6 +33,7 @@ const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "broker/cache/": "entries of the dependency cache and their locks, none of them a database",
   "broker/engine/profile/setup_log.ts": "the log of a setup phase, which no database is",
   "broker/sandbox/images/": "texts that images are built from, in a folder of their own",
+  "broker/sandbox/bubblewrap/": "the first lines of programs, reports of bwrap, and a forwarder's text, no database",
   "broker/databases/": "copies of databases that a sandbox had, which no connection of this process has open",
   "broker/git/history.ts": "the list of commits whose parents a staged repository leaves out, no database",
   "broker/git/mirrors.ts": "locks and packs of mirrors, no database",
