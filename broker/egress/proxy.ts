@@ -12,6 +12,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import { acceptAll } from "../../lib/accept.ts";
 import { hostPort } from "../../lib/http/address.ts";
+import type { HttpListener } from "../../lib/http/server.ts";
 import { SharedBuffers } from "./_shared_buffers.ts";
 import { serveClient } from "./_client_requests.ts";
 import {
@@ -31,6 +32,9 @@ import { refusalResponse, Refused } from "./reasons.ts";
 import type { EgressList } from "./egress_rules.ts";
 
 export { EGRESS_LIMITS, EGRESS_TIMEOUTS } from "./_session.ts";
+
+/** How the log names a client over a socket, which has no address. */
+const UNNAMED_PEER = "unix";
 
 export interface EgressProxyOptions extends DialerOptions {
   clock: Clock;
@@ -58,7 +62,8 @@ export interface TaskEgress {
 }
 
 export class EgressProxy {
-  readonly #listener: Deno.TcpListener;
+  readonly #listener: HttpListener;
+  readonly #address: { hostname: string; port: number };
   readonly #deps: SessionDeps;
   readonly #egress: EgressList;
   readonly #sessions = new Set<Session>();
@@ -66,8 +71,14 @@ export class EgressProxy {
   readonly #stop = new AbortController();
   readonly #accepting: Promise<void>;
 
-  private constructor(listener: Deno.TcpListener, log: AccessLog, options: EgressProxyOptions) {
+  private constructor(
+    listener: HttpListener,
+    address: { hostname: string; port: number },
+    log: AccessLog,
+    options: EgressProxyOptions,
+  ) {
     this.#listener = listener;
+    this.#address = address;
     this.#egress = options.egress;
     this.#deps = {
       clock: options.clock,
@@ -80,7 +91,7 @@ export class EgressProxy {
       limits: { ...EGRESS_LIMITS, ...options.limits },
       onDecision: options.onDecision ?? (() => {}),
     };
-    const take = (client: Deno.TcpConn) => {
+    const take = (client: Deno.Conn) => {
       const serving = this.#serve(client);
       this.#serving.add(serving);
       serving.finally(() => this.#serving.delete(serving));
@@ -89,16 +100,23 @@ export class EgressProxy {
   }
 
   /**
-   * Listens on `address`: the setting `gateway_ip` and port {@linkcode PROXY_PORT}.
+   * Listens on `address`: the setting `gateway_ip` and port {@linkcode PROXY_PORT}; or accepts on `listener`, which its
+   * clients know by that address.
    *
    * Requires `--allow-net`, `--allow-sys=networkInterfaces` and reading and writing of the log's directory.
    *
    * @throws {TaskdError} `unavailable` when the address cannot be used; errors of the log's file.
    */
-  static listen(address: { hostname: string; port: number }, options: EgressProxyOptions): EgressProxy {
+  static listen(
+    address: { hostname: string; port: number },
+    options: EgressProxyOptions,
+    listener?: HttpListener,
+  ): EgressProxy {
     const log = AccessLog.open(options.log_dir);
     try {
-      return new EgressProxy(Deno.listen({ ...address, transport: "tcp" }), log, options);
+      if (listener !== undefined) return new EgressProxy(listener, address, log, options);
+      const own = Deno.listen({ ...address, transport: "tcp" });
+      return new EgressProxy(own, own.addr, log, options);
     } catch (cause) {
       log.close();
       throw new TaskdError("unavailable", `Cannot listen on ${address.hostname}:${address.port} for the egress proxy`, {
@@ -109,8 +127,8 @@ export class EgressProxy {
   }
 
   /** Where it listens; the port is the real one when 0 was asked for. */
-  get address(): Deno.NetAddr {
-    return this.#listener.addr as Deno.NetAddr;
+  get address(): { hostname: string; port: number } {
+    return this.#address;
   }
 
   get connections(): number {
@@ -139,20 +157,20 @@ export class EgressProxy {
   async close(): Promise<void> {
     if (this.#stop.signal.aborted) return;
     this.#stop.abort();
-    this.#listener.close();
+    const is_closed = this.#listener.close() !== false;
     for (const session of this.#sessions) session.close();
-    await Promise.all([this.#accepting, ...this.#serving]);
+    await Promise.all([is_closed && this.#accepting, ...this.#serving]);
     this.#deps.deadlines.close();
     this.#deps.log.close();
   }
 
-  async #serve(client: Deno.TcpConn): Promise<void> {
-    const peer = (client.remoteAddr as Deno.NetAddr).hostname;
+  async #serve(client: Deno.Conn): Promise<void> {
+    const peer = "hostname" in client.remoteAddr ? client.remoteAddr.hostname : UNNAMED_PEER;
     const session = new Session(client, peer, this.#deps);
     if (!this.#hasRoom(peer)) return rejectOverloaded(session);
     this.#sessions.add(session);
     try {
-      client.setNoDelay(true);
+      if (isTcp(client)) client.setNoDelay(true);
     } catch {
       // The peer is gone; the first read fails.
     }
@@ -179,6 +197,10 @@ export class EgressProxy {
     oldest.close();
     return true;
   }
+}
+
+function isTcp(client: Deno.Conn): client is Deno.TcpConn {
+  return client.remoteAddr.transport === "tcp";
 }
 
 /** Answers that there is no room, without waiting for the client. */

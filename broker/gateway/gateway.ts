@@ -11,7 +11,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { type Lane, LANES, laneText } from "../agents.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
 import { drain, hasBody, type HttpExchange } from "../../lib/http/node_messages.ts";
-import { BoundedServer } from "../../lib/http/server.ts";
+import { BoundedServer, type HttpListener } from "../../lib/http/server.ts";
 import { BodyMemory, ClientGone, readJsonBody } from "./body.ts";
 import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits } from "./exchange.ts";
 import { presentedToken } from "./headers.ts";
@@ -34,6 +34,8 @@ export interface GatewayOptions {
   hostname: string;
   /** Default {@linkcode GATEWAY_PORT}; 0 takes any free one. */
   port?: number;
+  /** What it accepts on in place of that address, by which its clients know it. */
+  listener?: HttpListener | undefined;
   upstreams: Partial<Record<Lane, UpstreamOptions>>;
   prices: PriceBook;
   /** Connections at once, of all tasks; {@linkcode MAX_GATEWAY_CONNECTIONS} by default. */
@@ -88,7 +90,12 @@ export class Gateway {
       timeouts: options.timeouts,
     });
     const { hostname, port = GATEWAY_PORT } = options;
-    this.address = this.#server.listen({ hostname, port }, HINT, () => {});
+    if (options.listener === undefined) {
+      this.address = this.#server.listen({ hostname, port }, HINT, () => {});
+    } else {
+      this.address = { hostname, port };
+      this.#server.over(options.listener, undefined);
+    }
   }
 
   /** Listens. Throws `unavailable` when the address cannot be had. */

@@ -15,6 +15,7 @@
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { giveAway } from "./_give_away.ts";
 import { resourceLimits } from "./installed_runtimes.ts";
 import { ContainerProgram, printed, refusedImage } from "./container_program.ts";
 import { containerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";
@@ -123,11 +124,8 @@ export class ContainerRuntime implements SandboxRuntime {
       memory_bytes: spec.memory_bytes,
       backstop_s: Math.ceil(spec.timeout_ms / 1_000) + BACKSTOP_S,
     });
-    await this.#giveAway(
-      [spec.work_dir, ...workload.mounts.filter(({ writable }) => writable).map(({ source }) => source)],
-      attempted,
-      spec.signal,
-    );
+    const owner = hostOwner({ kind: this.name, identity: this.#identity });
+    if (owner !== undefined) await giveAway(spec, { ...this.#options, owner, attempted });
     const answer = await this.#program.ask(args, { attempted, stdin: envFile(workload.env), signal: spec.signal })
       .catch((error: unknown) => {
         // What it had begun goes too; the task does not wait for a program that may not answer.
@@ -176,21 +174,6 @@ export class ContainerRuntime implements SandboxRuntime {
       open_files: Math.min(limits.open_files, MAX_OPEN_FILES),
       processes: Math.min(limits.processes, MAX_PROCESSES),
     };
-  }
-
-  /**
-   * Makes the sandbox's user the owner of what it may write, where that is another than the broker. Links are not
-   * followed: one of a repository may point anywhere.
-   */
-  async #giveAway(folders: readonly string[], attempted: string, signal: AbortSignal | undefined): Promise<void> {
-    const owner = hostOwner({ kind: this.name, identity: this.#identity });
-    if (owner === undefined) return;
-    const program = new ContainerProgram({ ...this.#options, path: "/bin/chown" });
-    await program.do(
-      ["--recursive", "-P", "--no-dereference", `${owner}:${owner}`, "--", ...folders],
-      attempted,
-      signal,
-    );
   }
 }
 

@@ -18,6 +18,8 @@ export type HostProgram =
   | "podman"
   | "docker"
   | "container"
+  | "bubblewrap"
+  | "systemd-run"
   | "prlimit"
   | "kill"
   | "systemctl"
@@ -34,6 +36,8 @@ export const PROGRAM_PATHS: Readonly<Record<HostProgram, readonly string[]>> = {
   podman: [...inPrefixes("podman"), "/opt/podman/bin/podman"],
   docker: inPrefixes("docker"),
   container: ["/usr/local/bin/container", "/opt/homebrew/bin/container"],
+  bubblewrap: ["/usr/bin/bwrap", "/usr/local/bin/bwrap"],
+  "systemd-run": ["/usr/bin/systemd-run"],
   prlimit: ["/usr/bin/prlimit"],
   kill: ["/bin/kill"],
   systemctl: ["/usr/bin/systemctl"],
@@ -155,7 +159,7 @@ export interface ProgramOutput {
 }
 
 /** Asks a program; throws `timed_out`, `not_found` or `denied`. */
-export type AskProgram = (path: string, args: readonly string[]) => Promise<ProgramOutput>;
+export type AskProgram = (path: string, args: readonly string[], stdin?: Uint8Array) => Promise<ProgramOutput>;
 
 export interface AskOptions {
   env: (name: string) => string | undefined;
@@ -183,9 +187,10 @@ export function toolVariables(
 export function askProgram(options: AskOptions): AskProgram {
   const { env, variables = [], signal, clock = systemClock } = options;
   const passed = toolVariables(env, variables);
-  return async (path, args) => {
+  return async (path, args, stdin) => {
     const { code, stdout, stderr } = await runProcess(path, {
       args,
+      stdin,
       env: { ...passed, PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", LC_ALL: "C" },
       cwd: "/",
       deadline_ms: DEADLINE_MS,

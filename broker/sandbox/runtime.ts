@@ -89,12 +89,21 @@ export interface Sandbox {
   stop(): Promise<SandboxEnd>;
 }
 
-/** Where the gateway and the proxy have to listen so that sandboxes reach them. */
+/** Where the gateway and the proxy have to listen so that sandboxes reach them at this address. */
 export interface ListenAddresses {
   hostname: string;
   /** Either port is 0 for any free one, where no image has to agree. */
   gateway_port: number;
   proxy_port: number;
+  /** Sockets that they listen on in place of it: in each sandbox, the address leads to them. */
+  sockets?: SandboxSockets;
+}
+
+export interface SandboxSockets {
+  gateway: string;
+  proxy: string;
+  /** The host's user and group of sandboxes, where that is another than the broker. */
+  owner?: number;
 }
 
 export interface SandboxRuntime {

@@ -34,7 +34,8 @@ const SYSTEM_PATH = words("/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sb
 const SHM_BYTES = 64 << 20;
 
 export interface BubblewrapOrder {
-  work_dir: string;
+  /** The work tree; without one, a sandbox has memory in its place. */
+  work_dir?: string;
   workload: Pick<CommandWorkload, "env" | "mounts" | "reach">;
   memory_bytes: number;
   view: HostView;
@@ -76,7 +77,9 @@ export function bubblewrapArgs(order: BubblewrapOrder, source: (path: string) =>
     ...(at_home ? [] : tmpfs(HOME_TARGET, "0700", tmp_bytes)),
     ...view.links.flatMap(([path, target]) => ["--symlink", target, path]),
     ...view.folders.flatMap((path) => bind("--ro-bind", path, path)),
-    ...bind("--bind", order.work_dir, WORK_TARGET),
+    ...(order.work_dir === undefined
+      ? tmpfs(WORK_TARGET, "0700", tmp_bytes)
+      : bind("--bind", order.work_dir, WORK_TARGET)),
     ...workload.mounts.flatMap((one) => bind(one.writable ? "--bind" : "--ro-bind", one.source, one.target)),
     ...lines.flatMap((line) => bind("--ro-bind", line.source, line.target)),
     ...(lines.length === 0 ? [] : [

@@ -1,0 +1,124 @@
+/**
+ * What bounds a sandbox of bubblewrap as a whole: a control group of its own, where the broker may make one. By systemd,
+ * the user's or as root the system's; as root without systemd in the first version of control groups. Where there is
+ * neither, each process has its limits and a watch adds them up; see memory_watch.ts.
+ */
+
+import type { AskProgram } from "../host_programs.ts";
+
+/** `systemd`: a scope for each sandbox; `v1`: folders that root makes; `none`. */
+export type Bounding = "systemd" | "v1" | "none";
+
+export interface Bounds {
+  memory_bytes: number;
+  max_pids: number;
+}
+
+export interface ControlGroup {
+  /** Words before a command that put it into the group. */
+  words: string[];
+  /** A command that takes the group away, and whose output says `oom` where the kernel ended a process of it. */
+  removal: { program: string; args: string[] };
+}
+
+/** A half of what one processor of the default weight gets, so that the host stays usable. */
+const CPU_WEIGHT = 50;
+/** bwrap's own two, the forwarder's threads, and the shell that starts it. */
+const OWN_PROCESSES = 32;
+const V1 = "/sys/fs/cgroup";
+
+const JOIN_V1 = String.raw`
+name=$1 memory=$2 pids=$3
+shift 3
+cd ${V1} || exit 121
+for at in memory pids cpu; do mkdir "$at/$name" || exit 121; done
+echo "$memory" >"memory/$name/memory.limit_in_bytes" || exit 121
+echo "$memory" 2>/dev/null >"memory/$name/memory.memsw.limit_in_bytes"
+echo "$pids" >"pids/$name/pids.max" || exit 121
+echo 512 >"cpu/$name/cpu.shares" || exit 121
+for at in memory pids cpu; do echo $$ >"$at/$name/cgroup.procs" || exit 121; done
+cd / && exec "$@"
+`;
+
+const LEAVE_V1 = String.raw`
+cd ${V1} || exit 1
+while read -r key value; do
+  if [ "$key" = oom_kill ] && [ "$value" -gt 0 ]; then echo oom; fi
+done <"memory/$1/memory.oom_control"
+for try in 1 2 3 4 5 6 7 8 9 10; do
+  rmdir "memory/$1" "pids/$1" "cpu/$1" 2>/dev/null
+  if ! [ -e "memory/$1" ] && ! [ -e "pids/$1" ] && ! [ -e "cpu/$1" ]; then exit 0; fi
+  sleep 0.1
+done
+exit 1
+`;
+
+const LEAVE_SYSTEMD = String.raw`
+if [ "$(systemctl "$1" show --property=Result --value "$2.scope")" = oom-kill ]; then echo oom; fi
+systemctl "$1" --quiet reset-failed "$2.scope" 2>/dev/null
+exit 0
+`;
+
+/** The group of a sandbox; undefined where there can be none. */
+export function controlGroup(
+  bounding: Bounding,
+  { name, uid, memory_bytes, max_pids }: Bounds & { name: string; uid: number },
+): ControlGroup | undefined {
+  const pids = String(max_pids + OWN_PROCESSES);
+  if (bounding === "v1") {
+    return {
+      words: ["/bin/bash", "-c", JOIN_V1, "taskd-sandbox", name, String(memory_bytes), pids],
+      removal: { program: "/bin/sh", args: ["-c", LEAVE_V1, "taskd-sandbox", name] },
+    };
+  }
+  if (bounding === "none") return undefined;
+  const manager = uid === 0 ? "--system" : "--user";
+  const properties = {
+    MemoryMax: memory_bytes,
+    MemorySwapMax: 0,
+    TasksMax: pids,
+    CPUWeight: CPU_WEIGHT,
+  };
+  return {
+    words: [
+      ...["/usr/bin/systemd-run", manager, "--scope", "--quiet", `--unit=${name}`],
+      ...Object.entries(properties).map(([key, value]) => `--property=${key}=${value}`),
+      "--",
+    ],
+    removal: { program: "/bin/sh", args: ["-c", LEAVE_SYSTEMD, "taskd-sandbox", manager, name] },
+  };
+}
+
+/** What prints the bound of the group that it runs in, where the group has that. */
+const READ_BOUND = String.raw`
+while IFS=: read -r id controllers path; do
+  case $controllers in
+  "") file=${V1}$path/memory.max ;;
+  *memory*) file=${V1}/memory$path/memory.limit_in_bytes ;;
+  *) continue ;;
+  esac
+  if [ -r "$file" ]; then cat "$file"; fi
+done </proc/self/cgroup
+`;
+const PROBE_BYTES = 256 << 20;
+
+/** Finds what works here: a group is made with a bound, and has to have it. */
+export async function findBounding(
+  ask: AskProgram,
+  { name, uid, systemd }: { name: string; uid: number; systemd: boolean },
+): Promise<Bounding> {
+  const candidates: Bounding[] = [...(systemd ? ["systemd" as const] : []), ...(uid === 0 ? ["v1" as const] : [])];
+  for (const bounding of candidates) {
+    const group = controlGroup(bounding, { name, uid, memory_bytes: PROBE_BYTES, max_pids: 64 })!;
+    try {
+      const words = [...group.words, "/bin/sh", "-c", READ_BOUND];
+      const { code, stdout } = await ask(words[0]!, words.slice(1));
+      if (code === 0 && stdout.split("\n").includes(String(PROBE_BYTES))) return bounding;
+    } catch {
+      // It is not there, or does not answer.
+    } finally {
+      await ask(group.removal.program, group.removal.args).catch(() => {});
+    }
+  }
+  return "none";
+}

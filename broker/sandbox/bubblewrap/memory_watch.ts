@@ -1,0 +1,80 @@
+/**
+ * The memory of a sandbox as a whole, where no control group bounds it: what its processes have is added up again and
+ * again. Pages that several of them share count once. What is written to its /tmp counts nowhere; that has a size.
+ */
+
+import type { Clock } from "../../../lib/clock.ts";
+import { runProcess } from "../../../lib/process.ts";
+
+/** Milliseconds between two looks. */
+const INTERVAL_MS = 1_000;
+const DEADLINE_MS = 10_000;
+const MAX_BYTES = 8 << 20;
+
+export interface MemoryWatchOptions {
+  /** The first process of the sandbox, as the host numbers it; undefined while there is none. */
+  first: () => Promise<number | undefined>;
+  memory_bytes: number;
+  clock: Clock;
+  signal: AbortSignal;
+  /** Ends the sandbox. */
+  onExcess: () => void;
+}
+
+/** Watches until the signal, or until there was too much. */
+export async function watchMemory(options: MemoryWatchOptions): Promise<void> {
+  const { first, memory_bytes, clock, signal, onExcess } = options;
+  for (;;) {
+    await clock.sleep(INTERVAL_MS, signal).catch(() => {});
+    if (signal.aborted) return;
+    try {
+      const pid = await first();
+      if (pid === undefined) continue;
+      const { pids, resident_bytes } = membersOf(pid, await output("/bin/ps", ["-axo", "pid=,ppid=,rss="], options));
+      // An upper bound of what follows, and far cheaper.
+      if (resident_bytes <= memory_bytes) continue;
+      const files = pids.map((member) => `/proc/${member}/smaps_rollup`);
+      if (sharedBytes(await output("/bin/cat", files, options)) <= memory_bytes) continue;
+      return onExcess();
+    } catch {
+      // The next look counts; what it cannot learn, each process's own limit still holds.
+    }
+  }
+}
+
+/** The descendants of a process, and it; and their resident memory. Of lines `pid ppid rss`, the last in KiB. */
+export function membersOf(first: number, listed: string): { pids: number[]; resident_bytes: number } {
+  const children = new Map<number, number[]>();
+  const resident = new Map<number, number>();
+  for (const [, pid, parent, kib] of listed.matchAll(/^\s*(\d+)\s+(\d+)\s+(\d+)\s*$/gm)) {
+    children.set(Number(parent), [...children.get(Number(parent)) ?? [], Number(pid)]);
+    resident.set(Number(pid), Number(kib) * 1_024);
+  }
+  const pids: number[] = [];
+  const left = resident.has(first) ? [first] : [];
+  for (let pid = left.pop(); pid !== undefined; pid = left.pop()) {
+    pids.push(pid);
+    left.push(...children.get(pid) ?? []);
+  }
+  return { pids, resident_bytes: pids.reduce((sum, pid) => sum + resident.get(pid)!, 0) };
+}
+
+/** The sum of the proportional shares of several `smaps_rollup`. */
+export function sharedBytes(rollups: string): number {
+  return [...rollups.matchAll(/^Pss:\s+(\d+) kB$/gm)].reduce((sum, [, kib]) => sum + Number(kib) * 1_024, 0);
+}
+
+async function output(path: string, args: readonly string[], { clock, signal }: MemoryWatchOptions): Promise<string> {
+  // A process that has ended meanwhile is a complaint, not a failure.
+  const { stdout } = await runProcess(path, {
+    args,
+    env: { LC_ALL: "C" },
+    cwd: "/",
+    deadline_ms: DEADLINE_MS,
+    max_bytes: MAX_BYTES,
+    clock,
+    attempted: `Cannot run ${path}`,
+    signal,
+  });
+  return new TextDecoder().decode(stdout);
+}
