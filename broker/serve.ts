@@ -35,6 +35,9 @@ import { DesktopNotifier, notifyPrograms } from "./engine/notify.ts";
 import { DurableQueue } from "./engine/queue/queue.ts";
 import { isFile, PROGRAM_PATHS } from "./sandbox/host_programs.ts";
 import { endProcesses } from "./sandbox/processes.ts";
+import { parentOf } from "../lib/real_path.ts";
+import type { ReadHostView } from "./sandbox/bubblewrap/host_view.ts";
+import { listenForSandboxes } from "./sandbox/bubblewrap/sandbox_sockets.ts";
 import type { SandboxRuntime } from "./sandbox/runtime.ts";
 import { readKeys } from "./settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "./settings/load.ts";
@@ -68,6 +71,8 @@ export interface ServeBrokerOptions {
   clock?: Clock;
   /** Where each program of the host may be, the first that is there counts; by default the fixed places of each. */
   programs?: Partial<typeof PROGRAM_PATHS> | undefined;
+  /** What sandboxes see of the host where its own programs run in them; nothing by default. */
+  view?: ReadHostView | undefined;
   /** Randomness for ids, tokens and passwords, by default the system's. */
   random?: RandomBytes;
   /** Other parts, for tests. */
@@ -225,10 +230,18 @@ type Network = Awaited<ReturnType<typeof openNetwork>>;
 async function openNetwork(host: Host, { runtime }: Sandboxes, late: { engine?: Engine }) {
   const { resolved, log, lanes, prices, clock, random, overrides, cleanup } = host;
   const { listen } = await runtime.prepare();
+  const { sockets } = listen;
+  const socketOf = async (name: "gateway" | "proxy") => {
+    if (sockets === undefined) return undefined;
+    const listener = await listenForSandboxes(sockets[name], sockets.owner);
+    cleanup.defer(() => void listener.close());
+    return listener;
+  };
   const limits = connectionLimits(host.open_files, CONNECTION_USES);
   const gateway = Gateway.start({
     hostname: listen.hostname,
     port: listen.gateway_port,
+    listener: await socketOf("gateway"),
     upstreams: lanes.upstreams,
     prices,
     clock,
@@ -247,7 +260,7 @@ async function openNetwork(host: Host, { runtime }: Sandboxes, late: { engine?: 
     onDecision: (decision) => late.engine?.decided(decision),
     ...overrides.egress,
     limits: { connections: limits.proxy, ...overrides.egress?.limits },
-  });
+  }, await socketOf("proxy"));
   cleanup.defer(() => proxy.close());
   return { gateway, proxy };
 }
@@ -344,9 +357,11 @@ async function openEngine(
   });
 }
 
+const UNSEEN: ReadHostView = { folders: [], links: [], path: [], programs: [], refused: [] };
+
 /** Loaded when it is needed: a test that brings its own runtime looks for no program of the host. */
 async function openConfiguredRuntime(
-  { home, env, clock, signal, programs, resolved: { settings }, log }: Host,
+  { home, env, clock, signal, programs, resolved: { settings }, log, view = UNSEEN }: Host,
 ): Promise<SandboxRuntime> {
   const { openRuntime } = await import("./sandbox/open_runtime.ts");
   return await openRuntime({
@@ -355,6 +370,8 @@ async function openConfiguredRuntime(
     env,
     deno_path: Deno.execPath(),
     deno_cache_dir: denoCache(home, env),
+    view,
+    run_dir: parentOf(settings.broker.socket),
     clock,
     onWarning: (message) => log("warn", "runtime", message),
     places: programs,

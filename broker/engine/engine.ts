@@ -165,7 +165,7 @@ export class Engine implements BrokerEngine {
     this.#refuseWhenStopping();
     const plan = planTask(request, {
       settings: resolved.settings,
-      runtime: runtime.name,
+      runtime,
       origin,
     });
     if (origin.over_network) await reachRepo(this.#deps, plan.order, "fetch");
@@ -359,7 +359,7 @@ export class Engine implements BrokerEngine {
   async enqueue(request: SubmitRequest, origin: Submitter = {}): Promise<QueueItemView> {
     const { resolved, runtime } = this.#deps;
     // What can never begin is refused now, and is no dead letter later.
-    const { order } = planTask(request, { settings: resolved.settings, runtime: runtime.name, origin });
+    const { order } = planTask(request, { settings: resolved.settings, runtime, origin });
     if (origin.over_network) await reachRepo(this.#deps, order, "fetch");
     return await this.#theQueue().enqueue(request, origin);
   }

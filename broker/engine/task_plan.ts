@@ -11,7 +11,7 @@ import { type EgressList, EgressRules } from "../egress/egress_rules.ts";
 import { parseRepo, type RepoUrl } from "../git/repo_url.ts";
 import { isBase } from "../git/base_ref.ts";
 import { hasSetup } from "./profile/run_setup.ts";
-import type { SandboxRuntimeName } from "../sandbox/runtime.ts";
+import type { SandboxRuntime } from "../sandbox/runtime.ts";
 import { isLocalName } from "../settings/egress_file.ts";
 import { authOf, type Profile, type Settings, type VendorAuth } from "../settings/settings.ts";
 import type { TaskOrigin } from "./engine_deps.ts";
@@ -30,7 +30,7 @@ export interface TaskPlan {
 
 export interface PlanContext {
   settings: Settings;
-  runtime: SandboxRuntimeName;
+  runtime: Pick<SandboxRuntime, "name" | "programs">;
   origin: TaskOrigin;
 }
 
@@ -131,12 +131,21 @@ export function profileOf({ profiles: { repos } }: Settings, { canonical }: Repo
 const INSTALL = "Install podman and set `runtime: podman`";
 
 function checkRuntime(
-  runtime: SandboxRuntimeName,
+  { name, programs }: PlanContext["runtime"],
   agent: Agent,
   request: SubmitRequest,
   profile: Profile | undefined,
 ): void {
-  if (runtime !== "deno") return;
+  if (programs?.includes(agent.label) === false) {
+    refuse(
+      `${agent.label} is not installed on this machine, whose programs the runtime ${name} runs`,
+      `Install it, so that PATH leads to it, and run \`taskd start\` again`,
+    );
+  }
+  if (name === "bubblewrap" && request.platform !== undefined) {
+    refuse("the runtime bubblewrap has no platform but this machine's", `${INSTALL}, or leave \`platform\` out`);
+  }
+  if (name !== "deno") return;
   if (agent.lane !== "compat") {
     refuse(
       `${agent.name} (${agent.label}) is a program, and the embedded runtime runs none`,

@@ -13,6 +13,7 @@ import type { TaskEgress } from "../egress/proxy.ts";
 import type { GatewayLease, Spend } from "../gateway/lease.ts";
 import { type StagedRepository, stageRepository } from "../git/staged_repository.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
+import { isContainerRuntime } from "../sandbox/runtime.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
 import type { Json } from "../task/value_schemas.ts";
 import type { EgressGrants, RefusedEgress, SpendFigures } from "../task/schema.ts";
@@ -230,7 +231,7 @@ export class TaskWork {
     await this.#to({ from, to: "running" });
     const built_in = runtime.name === "deno";
     this.#known.runtime = runtime.name;
-    if (!built_in) {
+    if (isContainerRuntime(runtime.name)) {
       this.#known.image = settings.sandbox_image;
       const image_digest = await runtime.imageDigest?.(settings.sandbox_image, this.#signal);
       if (image_digest !== undefined) this.#known.image_digest = image_digest;

@@ -3,6 +3,7 @@
  * to it and sleeps. The host has the gateway's address only while a container is attached.
  */
 
+import type { ContainerKind } from "./runtime.ts";
 import * as v from "valibot";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -12,7 +13,6 @@ import { remove } from "./_container_sandbox.ts";
 import {
   anchorArgs,
   type ContainerHost,
-  type ContainerKind,
   type Limits,
   networkArgs,
   OWNER_LABEL,

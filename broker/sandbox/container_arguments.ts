@@ -6,10 +6,8 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { AGENT_ID, MAPPED_BASE, MAPPED_COUNT, WORK_TARGET } from "./agent_user.ts";
-import type { CommandWorkload } from "./runtime.ts";
+import type { CommandWorkload, ContainerKind } from "./runtime.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../egress/ports.ts";
-
-export type ContainerKind = "podman" | "docker" | "container";
 
 /** Where the images have the program that sets up a sandbox's firewall and then drops its privileges. */
 export const ENTRYPOINT = "/usr/local/libexec/taskd-entrypoint";

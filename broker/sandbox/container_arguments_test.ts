@@ -1,9 +1,9 @@
+import type { ContainerKind } from "./runtime.ts";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
 import {
   anchorArgs,
   type ContainerHost,
-  type ContainerKind,
   createArgs,
   envFile,
   hostOwner,

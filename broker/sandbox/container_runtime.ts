@@ -12,6 +12,7 @@
  * network that exists already is not checked. Only podman itself ends what outlives its broker.
  */
 
+import type { ContainerKind } from "./runtime.ts";
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
@@ -23,7 +24,6 @@ import { shareNetworkNamespaces } from "./_network_namespaces.ts";
 import { SharedNetwork, type SharedNetworkOptions } from "./_shared_network.ts";
 import {
   type ContainerHost,
-  type ContainerKind,
   createArgs,
   envFile,
   hostOwner,

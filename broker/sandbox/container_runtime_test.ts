@@ -1,8 +1,8 @@
+import type { ContainerKind } from "./runtime.ts";
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { writeProgram } from "../../tests/support/programs.ts";
-import type { ContainerKind } from "./container_arguments.ts";
 import { ContainerRuntime } from "./container_runtime.ts";
 
 /** What the call fails with when the program answers every question with `answer`. */

@@ -2,7 +2,10 @@
  * Which sandbox runtimes the host has, whether each works, and which one `auto` comes to.
  */
 
-import type { SandboxRuntimeName } from "./runtime.ts";
+import { examineBubblewrap } from "./bubblewrap/examine.ts";
+import type { Bounding } from "./bubblewrap/control_groups.ts";
+import { randomHex, systemRandom } from "../../lib/clock.ts";
+import { CONTAINER_RUNTIMES, type ContainerKind, type SandboxRuntimeName } from "./runtime.ts";
 import type { RuntimeName } from "../settings/settings.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS, type ProgramOutput } from "./host_programs.ts";
@@ -18,43 +21,70 @@ export interface FoundRuntime {
   /** Version of the control groups, which bound memory and processes: `v1` or `v2`. */
   cgroups?: string | undefined;
   oci_runtime?: string | undefined;
+  /** What bounds a sandbox as a whole, where programs of the host run in it. */
+  bounding?: Bounding | undefined;
   /** Why it does not work, or what is worth knowing. */
   notes: string[];
+  /** What to do about it. */
+  remedy?: string | undefined;
 }
 
 /** The order in which `auto` takes them; the embedded one last. */
-export const AUTO_ORDER: readonly SandboxRuntimeName[] = ["podman", "docker", "container", "deno"];
+export const AUTO_ORDER: readonly SandboxRuntimeName[] = [...CONTAINER_RUNTIMES, "bubblewrap", "deno"];
 
 export interface FindRuntimesOptions {
   ask: AskProgram;
   /** The deno program of the embedded runtime, absolute, and its version. */
   deno: { path: string; version: string };
   places?: typeof PROGRAM_PATHS;
+  /** Those that are looked for; all by default. */
+  names?: readonly SandboxRuntimeName[];
 }
 
 export async function findRuntimes(options: FindRuntimesOptions): Promise<FoundRuntime[]> {
-  const { ask, deno, places = PROGRAM_PATHS } = options;
+  const { ask, deno, places = PROGRAM_PATHS, names = AUTO_ORDER } = options;
   const found: FoundRuntime[] = [];
-  for (const name of AUTO_ORDER) {
+  for (const name of names) {
     if (name === "deno") {
       found.push({ name, path: deno.path, works: true, version: deno.version, rootless: true, notes: [] });
       continue;
     }
     const path = findProgram(name, places);
-    if (path !== undefined) found.push(await describe(name, path, ask));
+    if (path === undefined) continue;
+    found.push(name === "bubblewrap" ? await tryBubblewrap(path, ask, places) : await describe(name, path, ask));
   }
   return found;
 }
 
-/** What the setting `runtime` comes to; undefined when that is not there or does not work. */
-export function chooseRuntime(requested: RuntimeName, found: readonly FoundRuntime[]): FoundRuntime | undefined {
+/**
+ * What the setting `runtime` comes to; undefined when that is not there or does not work. `auto` takes bubblewrap only
+ * where `has_program`: the default agent's program is installed.
+ */
+export function chooseRuntime(
+  requested: RuntimeName,
+  found: readonly FoundRuntime[],
+  has_program: boolean,
+): FoundRuntime | undefined {
   const working = found.filter(({ works }) => works);
   if (requested !== "auto") return working.find(({ name }) => name === requested);
-  return AUTO_ORDER.flatMap((name) => working.filter((runtime) => runtime.name === name))[0];
+  const order = AUTO_ORDER.filter((name) => name !== "bubblewrap" || has_program);
+  return order.flatMap((name) => working.filter((runtime) => runtime.name === name))[0];
+}
+
+async function tryBubblewrap(path: string, ask: AskProgram, places: typeof PROGRAM_PATHS): Promise<FoundRuntime> {
+  const name = "bubblewrap";
+  const uid = Deno.uid() ?? 0;
+  const systemd = findProgram("systemd-run", places) !== undefined;
+  try {
+    const { why, ...examined } = await examineBubblewrap({ path, ask, uid, systemd, id: randomHex(systemRandom, 8) });
+    return { name, path, rootless: uid !== 0, ...examined, notes: why === undefined ? [] : [why] };
+  } catch (error) {
+    return { name, path, works: false, notes: [sanitizeLine(messageOf(error)).slice(0, 300)] };
+  }
 }
 
 async function describe(
-  name: Exclude<SandboxRuntimeName, "deno">,
+  name: ContainerKind,
   path: string,
   ask: AskProgram,
 ): Promise<FoundRuntime> {
@@ -75,7 +105,7 @@ async function describe(
   }
 }
 
-const QUESTIONS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, readonly string[]>> = {
+const QUESTIONS: Readonly<Record<ContainerKind, readonly string[]>> = {
   podman: ["info", "--format", "json"],
   docker: ["info", "--format", "json"],
   container: ["--version"],
@@ -83,7 +113,7 @@ const QUESTIONS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, readonly s
 
 type Answer = Pick<FoundRuntime, "version" | "rootless" | "cgroups" | "oci_runtime">;
 
-const ANSWERS: Readonly<Record<Exclude<SandboxRuntimeName, "deno">, (stdout: string) => Answer | undefined>> = {
+const ANSWERS: Readonly<Record<ContainerKind, (stdout: string) => Answer | undefined>> = {
   podman(stdout) {
     const info = parseJson(stdout);
     const host = field(info, "host");
@@ -134,12 +164,19 @@ function complaint({ stderr, stdout }: ProgramOutput): string | undefined {
     (stdout.trim().split("\n")[0] || undefined);
 }
 
+const BOUNDED: Readonly<Record<Bounding, string>> = {
+  systemd: "bounded by systemd",
+  v1: "bounded by control groups",
+  none: "bounded process by process, and memory by a look each second: no control group can be made",
+};
+
 /** A runtime in one line for people: `podman 4.3.1, rootless, cgroups v2, runc`. */
 export function describeRuntime(runtime: FoundRuntime): string {
-  const { name, version, rootless, cgroups, oci_runtime, works, notes } = runtime;
+  const { name, version, rootless, cgroups, oci_runtime, bounding, works, notes } = runtime;
   const title = version === undefined ? name : `${name} ${version}`;
   if (!works) return `${title} does not work: ${notes[0] ?? "it gave no reason"}`;
   if (name === "deno") return `${title}, embedded: runs agent_d alone, which uses no file itself, and no programs`;
+  if (bounding !== undefined) return `${title}: runs programs of this machine, ${BOUNDED[bounding]}`;
   const kind = rootless === undefined ? [] : [rootless ? "rootless" : "as root"];
   return [title, ...kind, ...(cgroups ? [`cgroups ${cgroups}`] : []), ...(oci_runtime ? [oci_runtime] : [])].join(", ");
 }

@@ -6,11 +6,14 @@
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { askProgram, type PROGRAM_PATHS } from "./host_programs.ts";
+import { agentOf } from "../agents.ts";
+import { BubblewrapRuntime } from "./bubblewrap/bubblewrap_runtime.ts";
+import type { ReadHostView } from "./bubblewrap/host_view.ts";
 import { chooseRuntime, describeRuntime, findRuntimes, type FoundRuntime } from "./installed_runtimes.ts";
 import type { Settings } from "../settings/settings.ts";
 import { ContainerRuntime } from "./container_runtime.ts";
 import { DenoRuntime } from "./deno_runtime.ts";
-import type { SandboxRuntime } from "./runtime.ts";
+import { CONTAINER_RUNTIMES, type SandboxRuntime, type SandboxRuntimeName } from "./runtime.ts";
 import { untestedVersion } from "./tested_versions.ts";
 
 export interface OpenRuntimeOptions {
@@ -24,18 +27,27 @@ export interface OpenRuntimeOptions {
   clock?: Clock;
   onWarning?: (message: string) => void;
   places?: typeof PROGRAM_PATHS;
+  /** What sandboxes see of the host, where its own programs run in them. */
+  view: ReadHostView;
+  /** A folder that is the broker's alone: sandboxes' sockets are made in it. */
+  run_dir: string;
   signal?: AbortSignal | undefined;
 }
 
 /** @throws {TaskdError} `sandbox_failed`. */
 export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxRuntime> {
-  const { settings, owner, env, deno_path, clock = systemClock, places, signal } = options;
+  const { settings, owner, env, deno_path, clock = systemClock, places, view, signal } = options;
   const ask = askProgram({ env, clock, ...(signal ? { signal } : {}) });
   const deno = { path: deno_path, version: Deno.version.deno };
-  const found = settings.runtime === "deno"
-    ? [{ name: "deno", path: deno_path, works: true, version: deno.version, notes: [] } satisfies FoundRuntime]
-    : await findRuntimes({ ask, deno, ...(places ? { places } : {}) });
-  const chosen = chooseRuntime(settings.runtime, found);
+  const find = (names: readonly SandboxRuntimeName[]) =>
+    findRuntimes({ ask, deno, names, ...(places ? { places } : {}) });
+  const has_program = hasProgram(settings, view);
+  let found = await find(settings.runtime === "auto" ? CONTAINER_RUNTIMES : [settings.runtime]);
+  // What is not used is not tried out at every start.
+  if (settings.runtime === "auto" && !found.some(({ works }) => works)) {
+    found = [...found, ...await find(has_program ? ["bubblewrap", "deno"] : ["deno"])];
+  }
+  const chosen = chooseRuntime(settings.runtime, found, has_program);
   if (chosen === undefined) throw absent(settings, found);
   if (settings.runtime === "auto") {
     for (const broken of found.filter(({ works }) => !works)) options.onWarning?.(describeRuntime(broken));
@@ -43,6 +55,13 @@ export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxR
   checkVersion(chosen, options);
   if (chosen.name === "deno") {
     return new DenoRuntime({ deno_path, cache_dir: options.deno_cache_dir, owner, clock });
+  }
+  if (chosen.name === "bubblewrap") {
+    const [refused] = view.refused;
+    if (refused !== undefined) throw unseen(refused);
+    const bounding = chosen.bounding ?? "none";
+    const { run_dir } = options;
+    return new BubblewrapRuntime({ program: chosen.path, run_dir, view, bounding, deno_path, owner, env, clock });
   }
   return new ContainerRuntime({
     kind: chosen.name,
@@ -59,11 +78,22 @@ export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxR
   });
 }
 
+/** Whether the default agent's program is on this host, to be run in a sandbox. */
+export function hasProgram({ default_agent }: Pick<Settings, "default_agent">, { programs }: ReadHostView): boolean {
+  return programs.includes(agentOf(default_agent).label);
+}
+
+function unseen({ path, why }: ReadHostView["refused"][number]): TaskdError {
+  return new TaskdError("invalid_config", `Cannot show ${path} to sandboxes: ${why}`, {
+    hint: "Take it out of sandbox.read, or name a folder in it that has neither keys nor sockets",
+  });
+}
+
 function absent({ runtime }: Settings, found: readonly FoundRuntime[]): TaskdError {
   const broken = found.find(({ name }) => name === runtime);
   const why = broken ? describeRuntime(broken) : "its program is not installed";
   return new TaskdError("sandbox_failed", `Cannot use the runtime ${runtime}: ${why}`, {
-    hint: "Repair or install it, or set runtime: auto; taskd doctor looks at each",
+    hint: broken?.remedy ?? "Repair or install it, or set runtime: auto; taskd doctor looks at each",
   });
 }
 

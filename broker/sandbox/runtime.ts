@@ -6,8 +6,18 @@
  * behind is found again by the task ids it was started with and ended by {@linkcode SandboxRuntime.sweep}.
  */
 
-/** The runtimes there can be; `deno` is embedded and needs nothing installed. */
-export type SandboxRuntimeName = "podman" | "docker" | "container" | "bubblewrap" | "deno";
+/** Runtimes that run images. */
+export const CONTAINER_RUNTIMES = ["podman", "docker", "container"] as const;
+export type ContainerKind = (typeof CONTAINER_RUNTIMES)[number];
+
+/**
+ * The runtimes there can be; `bubblewrap` runs programs of this machine, `deno` is embedded and needs nothing installed.
+ */
+export type SandboxRuntimeName = ContainerKind | "bubblewrap" | "deno";
+
+export function isContainerRuntime(name: SandboxRuntimeName): name is ContainerKind {
+  return CONTAINER_RUNTIMES.some((one) => one === name);
+}
 
 /** The broker's own agent, which edits files and cannot run programs. */
 export interface BuiltInAgentWorkload {
@@ -108,6 +118,8 @@ export interface SandboxSockets {
 
 export interface SandboxRuntime {
   readonly name: SandboxRuntimeName;
+  /** The agents' programs that it can run, by their names; absent where that is the image's affair. */
+  readonly programs?: readonly string[];
   /**
    * Puts in place what sandboxes share, before anything listens: the network and what holds its address. Can be
    * called again. Throws `sandbox_failed` when an image is missing or the network cannot be had.

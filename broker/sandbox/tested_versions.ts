@@ -8,6 +8,7 @@ import type { SandboxRuntimeName } from "./runtime.ts";
 /** First and last tested major version; what is not listed was not tested at all. The embedded one is part of the program. */
 const TESTED_MAJORS: Readonly<Partial<Record<SandboxRuntimeName, readonly [number, number]>>> = {
   podman: [4, 4],
+  bubblewrap: [0, 0],
 };
 
 /** Why a version is outside of what was tested; undefined when it is inside. */

@@ -58,7 +58,7 @@ const MAX_SHOWN = 40;
 const GAPS: readonly ((input: BriefInput) => string | undefined)[] = [
   ({ base_commit }) => base_commit === undefined ? "the commit that the work started from" : undefined,
   ({ image, image_digest, runtime }) =>
-    image_digest !== undefined || runtime === "deno"
+    image_digest !== undefined || runtime === "deno" || runtime === "bubblewrap"
       ? undefined
       : image === undefined
       ? "the image that the task ran in"

@@ -35,6 +35,7 @@ export function examineHost(args: Args, io: Io): Promise<HostCheck[]> {
     places,
     exchangeable_programs: args.host.exchangeable_programs,
     deno: { path: deno, version: Deno.version.deno },
+    view: args.host.view,
     untested: ({ name, version }) => untestedVersion(name, version ?? ""),
     findBroker: () => findBroker(findOptions(args)),
     livePolicy: (socket) => livePolicy(socket, io.signal),

@@ -2,6 +2,7 @@
 
 import type { SandboxRuntimeName } from "../../broker/sandbox/runtime.ts";
 import { findProgram } from "../../broker/sandbox/host_programs.ts";
+import { hasProgram } from "../../broker/sandbox/open_runtime.ts";
 import { AUTO_ORDER } from "../../broker/sandbox/installed_runtimes.ts";
 import { installUnit, type ServiceOptions, uninstallUnit } from "../setup/service.ts";
 import { type ServiceManager, unitPath, unitText } from "../setup/units.ts";
@@ -74,7 +75,9 @@ function serviceFile(args: Args): ServiceFile {
   // It has to be installed; taskd doctor checks whether it works.
   const installed = (name: SandboxRuntimeName) =>
     name === "deno" || findProgram(name, args.host.programs) !== undefined;
-  const runtime = configured === "auto" ? AUTO_ORDER.find(installed) : configured;
+  const has_program = settings !== undefined && hasProgram(settings, args.host.view);
+  const candidates = AUTO_ORDER.filter((name) => name !== "bubblewrap" || has_program);
+  const runtime = configured === "auto" ? candidates.find(installed) : configured;
   // The manager of a user sets these itself.
   const own = manager === "systemd" ? ["XDG_RUNTIME_DIR"] : ["TMPDIR", "XDG_RUNTIME_DIR"];
   const variables = PLACE_VARIABLES.filter((name) => !own.includes(name)).flatMap((name) => {

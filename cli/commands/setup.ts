@@ -7,6 +7,7 @@ import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import type { HostCheck } from "../setup/check.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
 import type { RuntimeName } from "../../broker/settings/settings.ts";
+import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
 import { type Answers, keysOfFile, runWizard, type WizardResult } from "../setup/wizard.ts";
 import { TaskdError } from "../../lib/errors.ts";
@@ -36,9 +37,10 @@ export async function run(args: Args, io: Io): Promise<SetupReport> {
     ...(asks ? { prompt: new Prompt(processTerminal, io.signal) } : {}),
     findRuntimes: () =>
       findRuntimes({ ask, deno: { path: args.host.deno, version: Deno.version.deno }, places: args.host.programs }),
+    isInstalled: (agent) => args.host.view.programs.includes(agentOf(agent).label),
     hasImage: (runtime, image) => hasImage(runtime, image, ask),
     buildImages: ({ name, path }, settings) => {
-      if (name === "deno") return Promise.resolve();
+      if (!isContainerRuntime(name)) return Promise.resolve();
       const images = { sandbox: settings.sandbox_image, anchor: settings.anchor_image };
       return buildImages({ ...source, runtime: { name, path }, images, ...building(args, io) });
     },

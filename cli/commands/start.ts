@@ -26,6 +26,7 @@ export async function run(args: Args, io: Io): Promise<StartResult | undefined> 
     terminal: log === undefined && io.errorIsTerminal,
     signal: io.signal,
     programs: args.host.programs,
+    view: args.host.view,
     open_files: args.plan.open_files,
   });
   const { socket, addr, ui_url } = broker;
@@ -55,8 +56,8 @@ async function replace(args: Args, io: Io, env: ReturnType<typeof environment>):
   const options = findOptions(args);
   const found = await findBroker(options);
   const live = found.state === "serving" ? await livePolicy(found.socket, io.signal) : null;
-  const { deno: deno_path, programs: places } = args.host;
-  await preflight({ home: args.broker.home, env, deno_path, places, live, signal: io.signal });
+  const { deno: deno_path, programs: places, view } = args.host;
+  await preflight({ home: args.broker.home, env, deno_path, places, view, live, signal: io.signal });
   if (found.state === "none") return undefined;
   await settleFound(found, args, io);
   return await stopBroker({

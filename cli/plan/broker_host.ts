@@ -11,6 +11,8 @@ import { type UntrustedPlace, untrustedPlaces } from "../../broker/settings/own_
 import { ROOTS } from "../../broker/settings/roots.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { isBucket, storeDirectory } from "./locations.ts";
+import { AGENTS } from "../../broker/agents.ts";
+import { type ReadHostView, readHostView } from "../../broker/sandbox/bubblewrap/host_view.ts";
 import { ownBroker } from "../../broker/client/home_lock.ts";
 import { daemonLockPath, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import {
@@ -60,6 +62,8 @@ export interface HostPlace {
   temporary: string;
   /** Where service managers look for files of this user's. */
   unit_folders: string[];
+  /** What sandboxes see of this machine, where its own programs run in them. */
+  view: ReadHostView;
 }
 
 export interface HostContext {
@@ -105,6 +109,13 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
     ...(store_socket === undefined ? {} : { store_socket }),
     untrusted: examines ? untrustedPlaces({ home, egress_list, settings }) : [],
     temporary: absolute(env("TMPDIR") ?? "/tmp"),
+    view: readHostView({
+      path: env("PATH") ?? "",
+      home,
+      programs: AGENTS.map(({ label }) => label),
+      read: settings?.sandbox.read ?? [],
+      own: [directory, ...roots.map((name) => settings![name])],
+    }),
     unit_folders: [`${home}/.config/systemd`, `${home}/Library/LaunchAgents`],
   };
 }

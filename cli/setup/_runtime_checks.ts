@@ -7,6 +7,10 @@ import { fileErrorCode } from "../../lib/fs.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { checked, fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
+import { agentOf } from "../../broker/agents.ts";
+import type { ReadHostView } from "../../broker/sandbox/bubblewrap/host_view.ts";
+import { hasProgram } from "../../broker/sandbox/open_runtime.ts";
+import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { hasImage, hasNetwork } from "./images.ts";
 import {
   chooseRuntime,
@@ -24,22 +28,29 @@ export interface RuntimeCheckOptions {
   places?: typeof PROGRAM_PATHS;
   /** Why a version is outside of what was tested; undefined when it is inside. */
   untested: (runtime: FoundRuntime) => string | undefined;
+  /** What sandboxes see of this machine, where its own programs run in them. */
+  view: ReadHostView;
 }
 
 export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostCheck[], FoundRuntime | undefined]> {
-  const { settings, found } = options;
-  const chosen = chooseRuntime(settings.runtime, found);
+  const { settings, found, view } = options;
+  const chosen = chooseRuntime(settings.runtime, found, hasProgram(settings, view));
   if (chosen === undefined) {
     const broken = found.find(({ name }) => name === settings.runtime);
     const detail = broken ? describeRuntime(broken) : `runtime is ${settings.runtime}, and there is no such program`;
-    return [[fail("runtime", detail, "Repair or install it, or set runtime: auto")], undefined];
+    return [[fail("runtime", detail, broken?.remedy ?? "Repair or install it, or set runtime: auto")], undefined];
   }
-  const checks = [ok("runtime", describeRuntime(chosen)), ...agentCheck(settings, chosen)];
+  const checks = [ok("runtime", describeRuntime(chosen)), ...agentCheck(settings, chosen, view)];
   // Those that auto tries first and that do not work.
   const passed = settings.runtime === "auto" ? found.slice(0, found.indexOf(chosen)) : [];
   for (const other of passed) {
-    checks.push(warn("runtime", describeRuntime(other), `Repair it, or set runtime: ${chosen.name}`));
+    checks.push(
+      other.works
+        ? ok("runtime", `${describeRuntime(other)}; not used, since ${settings.default_agent} is not installed`)
+        : warn("runtime", describeRuntime(other), other.remedy ?? `Repair it, or set runtime: ${chosen.name}`),
+    );
   }
+  if (chosen.name === "bubblewrap") checks.push(...viewChecks(view));
   const untested = options.untested(chosen);
   if (untested !== undefined) {
     checks.push(
@@ -54,11 +65,24 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostC
   return [checks, chosen];
 }
 
-/** The embedded runtime has no programs in it, so no agent's own. */
-function agentCheck({ default_agent }: Settings, { name }: FoundRuntime): HostCheck[] {
+/** The embedded runtime has no programs in it, so no agent's own; bubblewrap those of this machine. */
+function agentCheck(settings: Settings, { name }: FoundRuntime, view: ReadHostView): HostCheck[] {
+  const { default_agent } = settings;
+  if (name === "bubblewrap") {
+    const { label, package: npm } = agentOf(default_agent);
+    if (hasProgram(settings, view)) return [ok("agent", `${label} is installed`)];
+    const detail = `PATH leads to no ${label} that sandboxes may see, and default_agent is ${default_agent}`;
+    return [fail("agent", detail, `Install it: npm install -g ${npm}; or choose another default_agent`)];
+  }
   if (name !== "deno" || default_agent === "agent_d") return [];
   const detail = `the embedded runtime runs agent_d alone, and default_agent is ${default_agent}`;
   return [fail("agent", detail, "Install podman, or set default_agent: agent_d and a compat endpoint")];
+}
+
+function viewChecks({ refused }: ReadHostView): HostCheck[] {
+  return refused.map(({ path, why }) =>
+    fail("sandbox.read", `${path} is not shown: ${why}`, "Take it out of the list")
+  );
 }
 
 /** An agent with a language server and a package manager opens this many files. */
@@ -75,7 +99,7 @@ async function limitChecks(ask: AskProgram, places?: typeof PROGRAM_PATHS): Prom
 }
 
 export async function checkImages(settings: Settings, runtime: FoundRuntime, ask: AskProgram): Promise<HostCheck[]> {
-  if (runtime.name === "deno") return [];
+  if (!isContainerRuntime(runtime.name)) return [];
   const checks: HostCheck[] = [];
   for (const setting of ["sandbox_image", "anchor_image"] as const) {
     const image = settings[setting];
@@ -98,6 +122,7 @@ export async function checkImages(settings: Settings, runtime: FoundRuntime, ask
 
 /** Whether the gateway and the proxy can listen; `isOurs` when the running broker does. */
 export async function checkPorts(settings: Settings, runtime: FoundRuntime, isOurs: boolean): Promise<HostCheck[]> {
+  if (runtime.name === "bubblewrap") return [ok("ports", "none: sandboxes reach the broker by sockets")];
   if (runtime.name === "deno") return [ok("ports", "any free ones of 127.0.0.1: the embedded runtime needs no others")];
   const { gateway_ip } = settings;
   return await Promise.all(([["gateway", GATEWAY_PORT], ["proxy", PROXY_PORT]] as const).map(async ([what, port]) => {

@@ -12,6 +12,7 @@ import { checkDisk, checkExchangeable, checkGh, checkGit } from "./_host_checks.
 import { checkImages, checkPorts, checkRuntime } from "./_runtime_checks.ts";
 import { checked, type FoundStore, type HostCheck } from "./check.ts";
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
+import type { ReadHostView } from "../../broker/sandbox/bubblewrap/host_view.ts";
 import type { FoundBroker } from "../../broker/client/lifecycle.ts";
 import { findRuntimes, type FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 
@@ -28,6 +29,8 @@ export interface DoctorOptions {
   /** The deno program of the embedded runtime. */
   deno: { path: string; version: string };
   untested: (runtime: FoundRuntime) => string | undefined;
+  /** What sandboxes see of this machine, where its own programs run in them. */
+  view: ReadHostView;
   findBroker: () => Promise<FoundBroker>;
   /** The settings of the broker at a socket; null when its answer has none. */
   livePolicy: (socket: string) => Promise<PolicyView | null>;
@@ -72,11 +75,11 @@ async function runtimeChecks(
   options: DoctorOptions,
   known: { settings: Settings; isServing: boolean },
 ): Promise<HostCheck[]> {
-  const { ask, deno, places, untested } = options;
+  const { ask, deno, places, untested, view } = options;
   const { settings, isServing } = known;
   const shared = places === undefined ? {} : { places };
   const found = await findRuntimes({ ask, deno, ...shared });
-  const [checks, chosen] = await checkRuntime({ settings, found, ask, untested, ...shared });
+  const [checks, chosen] = await checkRuntime({ settings, found, ask, untested, view, ...shared });
   if (chosen === undefined) return checks;
   return [...checks, ...await checkImages(settings, chosen, ask), ...await checkPorts(settings, chosen, isServing)];
 }

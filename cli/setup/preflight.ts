@@ -16,6 +16,8 @@ import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/set
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import { requireOwnRoots, ROOTS } from "../../broker/settings/roots.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
+import type { ReadHostView } from "../../broker/sandbox/bubblewrap/host_view.ts";
+import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
 import { askProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { hasImage } from "./images.ts";
@@ -26,6 +28,8 @@ export interface PreflightOptions {
   deno_path: string;
   /** Where the host's programs may be; their fixed places by default. */
   places?: typeof PROGRAM_PATHS;
+  /** What sandboxes see of this machine, where its own programs run in them. */
+  view: ReadHostView;
   /** The settings of the running broker: an address that it holds cannot be tried. */
   live: PolicyView | null;
   clock?: Clock;
@@ -96,7 +100,7 @@ function tryAddress({ broker }: Settings, live: PolicyView | null): void {
 
 /** That it is there, works, has a tested version where only such are allowed, and has its images. */
 async function tryRuntime(settings: Settings, options: PreflightOptions): Promise<void> {
-  const { env, deno_path, places = PROGRAM_PATHS, clock = systemClock, signal } = options;
+  const { env, deno_path, places = PROGRAM_PATHS, view, clock = systemClock, signal } = options;
   const runtime = await openRuntime({
     settings,
     // Of no broker: nothing is started under it.
@@ -104,12 +108,14 @@ async function tryRuntime(settings: Settings, options: PreflightOptions): Promis
     env,
     deno_path,
     deno_cache_dir: "/",
+    view,
+    run_dir: "/",
     clock,
     places,
     signal,
   });
   await runtime.version();
-  if (runtime.name === "deno") return;
+  if (!isContainerRuntime(runtime.name)) return;
   const path = findProgram(runtime.name, places)!;
   const ask = askProgram({ env, clock, signal });
   for (const setting of ["sandbox_image", "anchor_image"] as const) {

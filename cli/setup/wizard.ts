@@ -18,6 +18,7 @@ import { seedHome } from "../../broker/settings/seed.ts";
 import type { RuntimeName, SettingPath, Settings } from "../../broker/settings/settings.ts";
 import { changeConfig, type PlainValue } from "./config_edit.ts";
 import type { Prompt } from "./prompt.ts";
+import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 
 /** Answers that flags give. */
@@ -41,6 +42,8 @@ export interface WizardOptions {
   /** Asks the person; nothing is asked when absent. */
   prompt?: Prompt;
   findRuntimes: () => Promise<FoundRuntime[]>;
+  /** Whether an agent's program is on this machine, where sandboxes may see it. */
+  isInstalled: (agent: AgentName) => boolean;
   hasImage: (runtime: FoundRuntime, image: string) => Promise<boolean>;
   buildImages: (runtime: FoundRuntime, settings: Settings) => Promise<void>;
   say: (text: string) => void;
@@ -101,27 +104,44 @@ async function loadWith({ home, env, uid }: WizardOptions, text?: string): Promi
 async function chooseRuntimeStep(options: StepOptions): Promise<FoundRuntime> {
   const { answers, before, changes, prompt, say } = options;
   const found = await options.findRuntimes();
+  const has_program = options.isInstalled(answers.agent ?? before.default_agent);
   for (const runtime of found) say(`${runtime.works ? "Found " : ""}${describeRuntime(runtime)}`);
   let requested = answers.runtime ?? before.runtime;
   if (answers.runtime === undefined && prompt !== undefined) {
-    const best = chooseRuntime("auto", found);
+    const best = chooseRuntime("auto", found, has_program);
     const usable = found.filter(({ works }) => works).map((one) => ({ value: one.name, help: describeRuntime(one) }));
     const auto = { value: "auto" as const, help: `whichever works, now ${best?.name ?? "none"}` };
     requested = await prompt.choose<RuntimeName>("What runs sandboxes", [auto, ...usable], before.runtime);
   }
-  const chosen = chooseRuntime(requested, found);
+  const chosen = chooseRuntime(requested, found, has_program);
   if (chosen === undefined) {
     const why = `Cannot use the runtime ${requested}: it is not installed or does not work`;
-    throw new TaskdError("sandbox_failed", why, { hint: "Install it, or choose another: taskd setup --runtime auto" });
+    const remedy = found.find(({ name }) => name === requested)?.remedy;
+    throw new TaskdError("sandbox_failed", why, {
+      hint: remedy ?? "Install it, or choose another: taskd setup --runtime auto",
+    });
   }
+  if (requested === "auto") say(whyChosen(chosen, found));
   if (requested !== before.runtime) changes.set("runtime", requested);
   return chosen;
+}
+
+/** Why `auto` comes to a runtime: containers first, then programs of this machine, then the built-in agent. */
+function whyChosen({ name }: FoundRuntime, found: readonly FoundRuntime[]): string {
+  if (isContainerRuntime(name)) return `Sandboxes are containers of ${name}`;
+  const contained = "no container runtime works here";
+  if (name === "bubblewrap") return `Sandboxes are made by bubblewrap: ${contained}`;
+  const works = found.some((one) => one.name === "bubblewrap" && one.works);
+  const other = works ? "the agent's program is not installed" : "bubblewrap is not installed, or does not work";
+  return `Sandboxes are the embedded runtime's: ${contained}, and ${other}`;
 }
 
 async function chooseAgentStep(options: StepOptions, runtime: FoundRuntime): Promise<AgentName> {
   const { answers, before, changes, prompt, say } = options;
   const embedded = runtime.name === "deno";
-  const usable = AGENTS.filter(({ name }) => !embedded || name === "agent_d");
+  const has = (name: AgentName) => runtime.name !== "bubblewrap" || options.isInstalled(name);
+  const usable = AGENTS.filter(({ name }) => embedded ? name === "agent_d" : has(name));
+  if (usable.length === 0) throw noAgent();
   const suggested = usable.some(({ name }) => name === before.default_agent) ? before.default_agent : usable[0]!.name;
   let agent = answers.agent ?? (answers.yes ? suggested : before.default_agent);
   if (answers.agent === undefined && prompt !== undefined) {
@@ -136,6 +156,13 @@ async function chooseAgentStep(options: StepOptions, runtime: FoundRuntime): Pro
   }
   if (agent !== before.default_agent) changes.set("default_agent", agent);
   return agent;
+}
+
+function noAgent(): TaskdError {
+  const labels = AGENTS.map(({ label }) => label).join(", ");
+  return new TaskdError("not_found", `Cannot set up bubblewrap: none of ${labels} is installed where PATH leads`, {
+    hint: `Install one, such as: npm install -g ${AGENTS[0]!.package}`,
+  });
 }
 
 async function compatStep({ answers, before: { compat }, changes, prompt }: StepOptions): Promise<void> {
@@ -217,7 +244,7 @@ function refusedChange(path: string, error: unknown): unknown {
 
 async function imagesStep(options: WizardOptions, settings: Settings, runtime: FoundRuntime): Promise<string[]> {
   const { answers, buildImages, prompt, hasImage, say } = options;
-  if (runtime.name === "deno") return [];
+  if (!isContainerRuntime(runtime.name)) return [];
   const images: string[] = [];
   for (const image of [settings.sandbox_image, settings.anchor_image]) {
     if (answers.build_images === "all" || !await hasImage(runtime, image)) images.push(image);

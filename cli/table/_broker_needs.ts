@@ -43,7 +43,9 @@ function programNeeds(plan: Plan, names: readonly (keyof HostPlace["programs"])[
 }
 
 const BROKER_FILES = programFiles("broker", "lib", "std");
-const TASK_PROGRAMS = ["git", "gh", "podman", "docker", "container", "prlimit"] as const;
+const TASK_PROGRAMS = ["git", "gh", "podman", "docker", "container", "bubblewrap", "systemd-run", "prlimit"] as const;
+/** What starts and bounds the sandbox that is tried out, where programs of this machine run in sandboxes. */
+const STARTERS = Deno.build.os === "linux" ? ["/bin/bash", "/bin/sh", "/usr/bin/unshare"] : [];
 const BROKER_SYS = ["uid", "gid", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"] as const;
 
 /** What the doctor inspects. It writes nothing: a socket's path is listed because connecting counts as writing. */
@@ -56,7 +58,7 @@ export function doctorNeeds(plan: Plan): PermissionSet {
   );
   const ports = ip === undefined ? [] : [GATEWAY_PORT, PROXY_PORT].map((port) => hostPort({ hostname: ip, port }));
   const read = [...roots, deno, ...(store === undefined ? [] : [store])];
-  const own = { read, net: [...ports, ...endpoints.map(hostPort)], sys: ["uid", "statfs"] };
+  const own = { read, net: [...ports, ...endpoints.map(hostPort)], run: STARTERS, sys: ["uid", "statfs"] };
   const daemon = store_socket === undefined ? {} : socketNeeds({ socket: store_socket });
   return unionOf(settingsNeeds(plan), askNeeds(plan), programNeeds(plan, TASK_PROGRAMS), own, daemon);
 }

@@ -23,7 +23,7 @@ import { ASKS_BROKER, atHome, commands, duration, file, off, on, text } from "./
 import { AGENT_NAMES, EGRESS_HOST } from "./broker_shared.ts";
 
 /** Values of the setting `runtime`; repeated here, because this table is loaded by every call. */
-export const RUNTIME_NAMES: readonly RuntimeName[] = ["auto", "podman", "docker", "container", "deno"];
+export const RUNTIME_NAMES: readonly RuntimeName[] = ["auto", "podman", "docker", "container", "bubblewrap", "deno"];
 
 /** The egress list, which is replaced as a whole. */
 function egressNeeds(plan: Plan): PermissionSet {

@@ -10,6 +10,7 @@
 import type { Clock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { fileError, removeIfPresent } from "../../../lib/fs.ts";
+import { prepareSocketFolder } from "../../http/socket_folder.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../egress/ports.ts";
 import { AGENT_ID, MAPPED_BASE } from "../agent_user.ts";
 import { ContainerProgram } from "../container_program.ts";
@@ -18,7 +19,7 @@ import { endProcesses, type RunningProcess } from "../processes.ts";
 import type { ListenAddresses, Sandbox, SandboxRuntime, SandboxSpec } from "../runtime.ts";
 import { bubblewrapSandbox } from "./bubblewrap_sandbox.ts";
 import { type Bounding, controlGroup } from "./control_groups.ts";
-import type { HostView } from "./host_view.ts";
+import type { ReadHostView } from "./host_view.ts";
 import type { FilterArch } from "./seccomp_filter.ts";
 import { MARKER, startCommand } from "./start_script.ts";
 
@@ -27,7 +28,7 @@ export interface BubblewrapRuntimeOptions {
   program: string;
   /** A folder that is the broker's alone; the runtime makes one in it. */
   run_dir: string;
-  view: HostView;
+  view: ReadHostView;
   bounding: Bounding;
   /** The deno program that runs the forwarder in a sandbox. */
   deno_path: string;
@@ -44,6 +45,10 @@ export class BubblewrapRuntime implements SandboxRuntime {
   constructor(options: BubblewrapRuntimeOptions) {
     if (!/^[0-9a-f]{8,64}$/.test(options.owner)) throw new TaskdError("usage", "A sandbox owner is hexadecimal digits");
     this.#options = options;
+  }
+
+  get programs(): readonly string[] {
+    return this.#options.view.programs;
   }
 
   /** The host's user and group of sandboxes, where that is another than the broker. */
@@ -70,6 +75,7 @@ export class BubblewrapRuntime implements SandboxRuntime {
 
   /** Makes the folder of the sockets; nothing else is shared. */
   prepare(): Promise<{ listen: ListenAddresses }> {
+    prepareSocketFolder(this.#folder);
     try {
       Deno.mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
       Deno.chmodSync(this.#folder, 0o700);
@@ -120,7 +126,16 @@ export class BubblewrapRuntime implements SandboxRuntime {
       task_id,
       report,
     });
-    return bubblewrapSandbox({ start, spec, clock, report, group });
+    return bubblewrapSandbox({ start, env: this.#managerVariables(), spec, clock, report, group });
+  }
+
+  /** By which the user's systemd is found. */
+  #managerVariables(): Record<string, string> {
+    const names = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
+    return Object.fromEntries(names.flatMap((name) => {
+      const value = this.#options.env(name);
+      return value === undefined || value === "" ? [] : [[name, value]];
+    }));
   }
 
   /**

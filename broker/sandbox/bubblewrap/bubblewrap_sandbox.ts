@@ -26,10 +26,13 @@ const NOT_STARTED = 121;
 const COMPLAINT = "taskd: cannot start the sandbox: ";
 const MAX_REPORT_BYTES = 64 << 10;
 const REMOVAL_MS = 20_000;
+/** Of what starts a sandbox and bounds it, never of what runs in it. */
 const START_ENV = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C" };
 
 export interface BubblewrapSandboxOptions {
   start: StartCommand;
+  /** More variables, by which systemd is found. */
+  env: Readonly<Record<string, string>>;
   spec: SandboxSpec;
   clock: Clock;
   /** Where bwrap reports what it has started; removed at the end. */
@@ -43,7 +46,8 @@ const ReportSchema = v.object({ "child-pid": v.number() });
 /** Starts a sandbox. Throws `sandbox_failed` when bash cannot be started; what comes later is how it ended. */
 export function bubblewrapSandbox(options: BubblewrapSandboxOptions): Sandbox {
   const { start, clock, report, group } = options;
-  const child = spawn(start);
+  const env = { ...START_ENV, ...options.env };
+  const child = spawn(start, env);
   const fed = feed(child, start.stdin);
   const over = new AbortController();
   let said = "";
@@ -83,7 +87,7 @@ export function bubblewrapSandbox(options: BubblewrapSandboxOptions): Sandbox {
     async ended({ code, signal }) {
       const started = ending || firstProcess(report) !== undefined;
       if (!started || code === NOT_STARTED && said.startsWith(COMPLAINT)) throw unstarted(spec, said);
-      const starved = await leave(group, clock);
+      const starved = await leave(group, { clock, env });
       const out_of_memory = exceeded || starved && code === KILLED;
       return { code, out_of_memory, ...(signal === null || exceeded ? {} : { signal }) };
     },
@@ -91,17 +95,17 @@ export function bubblewrapSandbox(options: BubblewrapSandboxOptions): Sandbox {
       over.abort();
       await fed;
       await watching;
-      await leave(group, clock);
+      await leave(group, { clock, env });
       removeIfPresent(report);
     },
   });
 }
 
-function spawn({ program, args }: StartCommand): Deno.ChildProcess {
+function spawn({ program, args }: StartCommand, env: Record<string, string>): Deno.ChildProcess {
   try {
     return new Deno.Command(program, {
       args,
-      env: START_ENV,
+      env,
       clearEnv: true,
       cwd: "/",
       // Signals of a terminal are the broker's affair, not its sandboxes'.
@@ -139,13 +143,16 @@ function firstProcess(report: string): number | undefined {
 const removed = new WeakSet<ControlGroup>();
 
 /** Takes the control group away, once; whether the kernel has ended a process of it for its memory. */
-async function leave(group: ControlGroup | undefined, clock: Clock): Promise<boolean> {
+async function leave(
+  group: ControlGroup | undefined,
+  { clock, env }: { clock: Clock; env: Record<string, string> },
+): Promise<boolean> {
   if (group === undefined || removed.has(group)) return false;
   removed.add(group);
   const { program, args } = group.removal;
   const { stdout } = await runProcess(program, {
     args,
-    env: START_ENV,
+    env,
     cwd: "/",
     deadline_ms: REMOVAL_MS,
     max_bytes: 4_096,

@@ -3,6 +3,7 @@
  * registry can be reached.
  */
 
+import type { ContainerKind } from "../runtime.ts";
 import { words } from "../../../lib/text/words.ts";
 import { join } from "@std/path/join";
 import { systemClock } from "../../../lib/clock.ts";
@@ -11,7 +12,8 @@ import { fileError } from "../../../lib/fs.ts";
 import { readLines } from "../output_lines.ts";
 import { ContainerProgram } from "../container_program.ts";
 import { toolVariables } from "../host_programs.ts";
-import { AGENT_ID, type ContainerKind, ENTRYPOINT } from "../container_arguments.ts";
+import { AGENT_ID } from "../agent_user.ts";
+import { ENTRYPOINT } from "../container_arguments.ts";
 import { anchorContainerfile, sandboxContainerfile } from "./containerfiles.ts";
 import { ENTRYPOINT_SCRIPT } from "./entrypoint.ts";
 import { agentPackages, DEBIAN_PACKAGES, NODE_VERSION, SUITE } from "./recipe.ts";

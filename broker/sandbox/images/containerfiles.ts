@@ -2,7 +2,8 @@
  * The recipes of the images for hosts that reach a registry, as texts.
  */
 
-import { AGENT_ID, ENTRYPOINT } from "../container_arguments.ts";
+import { AGENT_ID } from "../agent_user.ts";
+import { ENTRYPOINT } from "../container_arguments.ts";
 import { ANCHOR_BASE, DEBIAN_PACKAGES, SANDBOX_BASE } from "./recipe.ts";
 
 /** The sandbox's Containerfile; its context has the entrypoint as `entrypoint`. */

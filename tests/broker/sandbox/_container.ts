@@ -4,8 +4,21 @@
 
 import { ATTEMPTS_PRELUDE } from "../../../cli/redteam/inputs/container_scripts.ts";
 import { randomHex, systemRandom } from "../../../lib/clock.ts";
-import type { CommandWorkload, OutputLine, Sandbox, SandboxEnd, SandboxSpec } from "../../../broker/sandbox/runtime.ts";
-import type { TestRuntime } from "../../support/podman.ts";
+import type {
+  CommandWorkload,
+  OutputLine,
+  Sandbox,
+  SandboxEnd,
+  SandboxRuntime,
+  SandboxSpec,
+} from "../../../broker/sandbox/runtime.ts";
+
+/** A runtime of a test; the image's names are of no use to one that has none. */
+interface TestRuntime {
+  runtime: Pick<SandboxRuntime, "start">;
+  network: string;
+  image: string;
+}
 
 /** What a sandbox is started with beside what every one has. */
 export type ContainerChanges =

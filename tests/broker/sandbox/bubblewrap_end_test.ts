@@ -1,0 +1,109 @@
+/**
+ * How sandboxes of bubblewrap end, and what stays behind: nothing.
+ */
+
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { systemClock } from "../../../lib/clock.ts";
+import { TaskdError } from "../../../lib/errors.ts";
+import { listProcesses } from "../../../broker/sandbox/processes.ts";
+import { denoDirectory } from "../../support/deno_directory.ts";
+import { bubblewrapTest, testBubblewrap } from "../../support/bubblewrap.ts";
+import { runIn, startIn } from "./_container.ts";
+import { allGone } from "./_sandbox.ts";
+
+bubblewrapTest("a program's output comes line by line, its exit code is the sandbox's", async () => {
+  await using test = await testBubblewrap();
+  const script = "echo one; echo two >&2; printf '\\033[31mred'; exit 7";
+  const { end, out, err } = await runIn(test, ["/bin/sh", "-c", script]);
+  assertEquals(end, { reason: "exited", code: 7, output_truncated: false });
+  assertEquals([out, err], [["one", "\\x1b[31mred"], ["two"]]);
+  const cut = await runIn(test, ["/bin/sh", "-c", "yes | head -c 1000000"], { max_output_bytes: 1_000 });
+  assertEquals([cut.end.code, cut.end.output_truncated, cut.out.length], [0, true, 500]);
+  assertEquals((await runIn(test, ["/no/such/program"])).end.code, 127);
+  assertEquals((await runIn(test, ["/bin/sh", "-c", "kill -9 $$"])).end.code, 137);
+  // Nothing of bwrap's own is left beside the sockets.
+  const [folder] = [...Deno.readDirSync(test.run_dir)];
+  const left = [...Deno.readDirSync(`${test.run_dir}/${folder!.name}`)].map(({ name }) => name).sort();
+  assertEquals(left, ["gateway", "proxy"]);
+});
+
+bubblewrapTest("a sandbox is ended at its deadline, gently first, and by force if it is deaf", async () => {
+  const timeout_ms = 1_234_000;
+  let over = Promise.withResolvers<void>();
+  const sleep = (ms: number, signal?: AbortSignal) =>
+    Promise.race([systemClock.sleep(ms, signal), ...ms === timeout_ms ? [over.promise] : []]);
+  await using test = await testBubblewrap({ clock: { ...systemClock, sleep } });
+  const meetsDeadline = async (trap: string) => {
+    over = Promise.withResolvers();
+    const program = ["/bin/sh", "-c", `trap ${trap} TERM; echo ready; while :; do sleep 0.1; done`];
+    const { sandbox, lines, line, task_id } = await startIn(test, program, { timeout_ms });
+    await line("ready");
+    over.resolve();
+    const { reason, code } = await sandbox.wait();
+    await allGone(task_id);
+    return [reason, code, ...lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text)];
+  };
+  assertEquals(await meetsDeadline("'echo bye; exit 3'"), ["timed_out", 3, "ready", "bye"]);
+  assertEquals(await meetsDeadline("''"), ["timed_out", 137, "ready"]);
+  const stopped = await startIn(test, ["sleep", "600"]);
+  const ends = await Promise.all([stopped.sandbox.stop(), stopped.sandbox.stop(), stopped.sandbox.wait()]);
+  assertEquals(ends.map(({ reason }) => reason), ["stopped", "stopped", "stopped"]);
+});
+
+bubblewrapTest("processes that an agent leaves behind end with it, in whatever session", async () => {
+  await using test = await testBubblewrap();
+  const script = "setsid sleep 600 >/dev/null 2>&1 & echo done";
+  const { end, out, task_id } = await runIn(test, ["/bin/sh", "-c", script]);
+  assertEquals([end.code, out], [0, ["done"]]);
+  await allGone(task_id);
+  assertEquals((await listProcesses()).filter(({ command_line }) => command_line === "sleep 600"), []);
+});
+
+bubblewrapTest("a sandbox ends with its broker, also when that is killed", async () => {
+  await using test = await testBubblewrap();
+  const task_id = crypto.randomUUID().replaceAll("-", "");
+  const broker = new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", new URL("./_bubblewrap_main.ts", import.meta.url).pathname, test.owner, task_id, test.run_dir],
+    env: { DENO_DIR: await denoDirectory() },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "inherit",
+  }).spawn();
+  const reader = broker.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  let said = "";
+  while (!said.includes("running")) said += (await reader.read()).value ?? "";
+  await reader.cancel();
+  broker.kill("SIGKILL");
+  await broker.status;
+  // No sweep: the kernel does it.
+  await allGone(task_id);
+});
+
+bubblewrapTest("a sweep ends what an earlier broker of the same owner left, and nothing else", async () => {
+  await using test = await testBubblewrap();
+  await using other = await testBubblewrap();
+  const program = ["/bin/sh", "-c", "echo ready; exec sleep 600"];
+  const [kept, orphan, foreign] = [
+    await startIn(test, program),
+    await startIn(test, program),
+    await startIn(other, program),
+  ];
+  for (const { line } of [kept, orphan, foreign]) await line("ready");
+  assertEquals(await test.runtime.sweep(new Set([kept.task_id])), [orphan.task_id]);
+  await orphan.sandbox.wait();
+  const lines = (await listProcesses()).map(({ command_line }) => command_line);
+  assert(lines.some((line) => line.includes(kept.task_id)));
+  assert(lines.some((line) => line.includes(foreign.task_id)));
+  await kept.sandbox.stop();
+  await foreign.sandbox.stop();
+});
+
+bubblewrapTest("what keeps a sandbox from being started is said, and is no end of a program", async () => {
+  await using test = await testBubblewrap();
+  const mounts = [{ source: "/no/such/folder", target: "/deps", writable: false }];
+  const error = await assertRejects(() => runIn(test, ["true"], { mounts }), TaskdError, "Cannot start the sandbox");
+  assertEquals(error.code, "sandbox_failed");
+  assertStringIncludes(error.hint!, "taskd doctor");
+  await using without = await testBubblewrap({ deno_path: "/bin/true" });
+  await assertRejects(() => runIn(without, ["true"]), TaskdError, "its forwarder does not listen");
+});

@@ -1,0 +1,103 @@
+/**
+ * Bubblewrap for tests: whether it is there, and runtimes of their own.
+ */
+
+import { existsSync } from "@std/fs/exists";
+import { BubblewrapRuntime } from "../../broker/sandbox/bubblewrap/bubblewrap_runtime.ts";
+import type { Bounding } from "../../broker/sandbox/bubblewrap/control_groups.ts";
+import { EMPTY_VIEW, type HostView } from "../../broker/sandbox/bubblewrap/host_view.ts";
+import { listenForSandboxes } from "../../broker/sandbox/bubblewrap/sandbox_sockets.ts";
+import type { SandboxSockets } from "../../broker/sandbox/runtime.ts";
+import { type Clock, randomHex, systemClock, systemRandom } from "../../lib/clock.ts";
+
+/** Where bwrap is. */
+export const BWRAP = "/usr/bin/bwrap";
+
+/** A test of bubblewrap is ignored where it cannot be, with the reason in its name; CI counts that as a failure. */
+export const WITHOUT_BUBBLEWRAP: string | undefined = [BWRAP, "/usr/bin/python3"].find((path) => !existsSync(path))
+  ?.concat(" is not installed");
+
+/** Defines a test that needs bubblewrap. */
+export function bubblewrapTest(
+  name: string,
+  run: (t: Deno.TestContext) => Promise<void>,
+  define: (definition: Deno.TestDefinition) => void = Deno.test,
+): void {
+  const title = WITHOUT_BUBBLEWRAP === undefined ? name : `${name} (ignored: ${WITHOUT_BUBBLEWRAP})`;
+  define({ name: title, ignore: WITHOUT_BUBBLEWRAP !== undefined, fn: run });
+}
+
+/** A runtime of a test, and what it listens with. */
+export interface TestBubblewrap extends AsyncDisposable {
+  runtime: BubblewrapRuntime;
+  owner: string;
+  run_dir: string;
+  sockets: SandboxSockets;
+  /** What a workload of containers names; of no use here. */
+  network: string;
+  image: string;
+}
+
+/** Greets each connection with a word, on both sockets. */
+export async function testBubblewrap(
+  { view = EMPTY_VIEW, bounding = "none", deno_path = Deno.execPath(), clock = systemClock }: {
+    view?: HostView;
+    bounding?: Bounding;
+    deno_path?: string;
+    clock?: Clock;
+  } = {},
+): Promise<TestBubblewrap> {
+  const owner = randomHex(systemRandom, 16);
+  const run_dir = await Deno.makeTempDir();
+  const runtime = new BubblewrapRuntime({
+    program: BWRAP,
+    run_dir,
+    view: { ...view, programs: [], refused: [] },
+    bounding,
+    deno_path,
+    owner,
+    env: (name) => Deno.env.get(name),
+    clock,
+  });
+  const { listen } = await runtime.prepare();
+  const sockets = listen.sockets!;
+  const greeters = await Promise.all([
+    greeter(sockets.gateway, sockets.owner, "the gateway"),
+    greeter(sockets.proxy, sockets.owner, "the proxy"),
+  ]);
+  return {
+    runtime,
+    owner,
+    run_dir,
+    sockets,
+    network: "none",
+    image: "none",
+    async [Symbol.asyncDispose]() {
+      await runtime.sweep(new Set());
+      for (const end of greeters) await end();
+      await runtime.close();
+      await Deno.remove(run_dir, { recursive: true });
+    },
+  };
+}
+
+async function greeter(path: string, owner: number | undefined, word: string): Promise<() => Promise<void>> {
+  const listener = await listenForSandboxes(path, owner);
+  const greet = async () => {
+    for (;;) {
+      let conn: Deno.Conn;
+      try {
+        conn = await listener.accept();
+      } catch {
+        return;
+      }
+      await conn.write(new TextEncoder().encode(word)).catch(() => {});
+      conn.close();
+    }
+  };
+  const greeting = greet();
+  return async () => {
+    listener.close();
+    await greeting;
+  };
+}
