@@ -1,10 +1,14 @@
 /** The command `taskd redteam`. */
 
 import { PROMISES } from "../redteam/catalogue.ts";
-import { type OpenNetwork, openNetwork } from "../redteam/sandbox_network.ts";
-import { type InstalledFiles, RedteamContext } from "../redteam/context.ts";
+import { openHostSandboxes, PYTHON } from "../redteam/host_sandboxes.ts";
+import { openNetwork } from "../redteam/sandbox_network.ts";
+import { type InstalledFiles, RedteamContext, type RedteamOptions } from "../redteam/context.ts";
 import { GROUP_TITLES, type SecurityPromise } from "../redteam/security_promise.ts";
 import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run_promises.ts";
+import { isFile } from "../../broker/sandbox/host_programs.ts";
+import { hasProgram } from "../../broker/sandbox/open_runtime.ts";
+import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { denoCache } from "../../lib/helper_process.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
 import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
@@ -20,21 +24,21 @@ import type { Io } from "../text/io.ts";
 import { asking, environment, findOptions } from "./_environment.ts";
 
 export interface RedteamResult extends RedteamReport {
-  /** Whose containers were attacked; absent where none were. */
+  /** Whose sandboxes were attacked; absent where none were. */
   runtime?: string;
 }
 
 export async function run(args: Args, io: Io): Promise<RedteamResult> {
   const promises = chosen(args.texts("only"));
   const settings = args.settings;
-  const found = await containers(args, io, { settings, promises });
+  const found = await sandboxes(args, io, { settings, promises });
   await using context = await RedteamContext.open({
     temporary: args.host.temporary,
     env: environment(args),
     deno_path: args.host.deno,
     deno_cache_dir: denoCache(args.broker.home, environment(args)),
     ...await installed(args, settings),
-    containers: found.place,
+    ...found.places,
     programs: args.host.programs,
   });
   const live = io.live();
@@ -68,30 +72,42 @@ function chosen(names: readonly string[]): SecurityPromise[] {
   );
 }
 
-/** The containers of the runtime that was chosen, or why there are none. */
-async function containers(
+type Places = Pick<RedteamOptions, "containers" | "host_sandboxes">;
+
+const none = (why: string): Places => ({ containers: { why }, host_sandboxes: { why } });
+
+/** The sandboxes of the runtime that was chosen, or why there are none. */
+async function sandboxes(
   args: Args,
   io: Io,
   { settings, promises }: { settings: Settings; promises: readonly SecurityPromise[] },
-): Promise<{ place: OpenNetwork | { why: string }; runtime?: string }> {
+): Promise<{ places: Places; runtime?: string }> {
   const requested = args.choice<RuntimeName>("runtime") ?? settings.runtime;
-  if (requested === "deno") return { place: { why: "the runtime is deno, which has no containers" } };
-  if (!promises.some((promise) => groupOf(promise) === "container")) return { place: { why: "not asked for" } };
+  if (requested === "deno") return { places: none("the runtime is deno, which runs no programs") };
+  const groups = promises.map(groupOf);
+  if (!groups.includes("container") && !groups.includes("bubblewrap")) return { places: none("not asked for") };
   const deno = { path: args.host.deno, version: Deno.version.deno };
   const found = await findRuntimes({ ask: asking(args, io.signal), deno, places: args.host.programs });
-  const runtime = chooseRuntime(requested, found);
+  const runtime = chooseRuntime(requested, found, hasProgram(settings, args.host.view));
   if (runtime === undefined) {
     const broken = found.find(({ name }) => name === requested);
     const why = broken ? describeRuntime(broken) : "it is not installed";
     throw new TaskdError("sandbox_failed", `Cannot attack ${requested}: ${why}`, {
-      hint: "Repair or install it; taskd doctor checks each runtime",
+      hint: broken?.remedy ?? "Repair or install it; taskd doctor checks each runtime",
     });
   }
-  if (runtime.name === "deno") return { place: { why: "no container runtime works here; taskd doctor shows why" } };
+  if (runtime.name === "deno") {
+    return { places: none("no runtime works here that runs programs; taskd doctor shows why") };
+  }
   const env = environment(args);
-  const places = { deno_path: deno.path, deno_cache_dir: denoCache(args.broker.home, env) };
-  const place = () => openNetwork({ runtime, settings, env, ...places, clock: systemClock, random: systemRandom });
-  return { place, runtime: describeRuntime(runtime) };
+  const own = { deno_path: deno.path, deno_cache_dir: denoCache(args.broker.home, env) };
+  const options = { runtime, settings, env, ...own, clock: systemClock, random: systemRandom };
+  const places = none(`the runtime is ${runtime.name}`);
+  if (isContainerRuntime(runtime.name)) places.containers = () => openNetwork(options);
+  else {places.host_sandboxes = isFile(PYTHON)
+      ? (folder) => openHostSandboxes(options, folder)
+      : { why: `${PYTHON}, which the attacks are written for, is not installed` };}
+  return { places, runtime: describeRuntime(runtime) };
 }
 
 /** Where the installed broker keeps its things; nothing without a `~/.taskd`. */
@@ -127,7 +143,7 @@ function lines({ id, promise, verdict, holes, why }: TriedPromise): string[] {
 /** The verdict; the promises were printed as they were tried. */
 export function render({ held, holes, skipped, attempts, duration_ms, runtime }: RedteamResult): string {
   const counts = [`${held} held`, `${holes} ${holes === 1 ? "HOLE" : "HOLES"}`, `${skipped} skipped`].join(", ");
-  const where = runtime === undefined ? "" : `, containers of ${runtime}`;
+  const where = runtime === undefined ? "" : `, sandboxes of ${runtime}`;
   return `${counts}: ${attempts} attacks in ${formatDuration(duration_ms)}${where}`;
 }
 

@@ -1,5 +1,6 @@
 /** Every promise, in the order in which they are tried: what `taskd redteam` runs and tests/cli/redteam/README.md lists. */
 
+import { BUBBLEWRAP_PROMISES } from "./bubblewrap_sandboxes.ts";
 import { CONTAINER_PROMISES } from "./container_sandboxes.ts";
 import { EMBEDDED_PROMISES } from "./embedded_sandbox.ts";
 import { FILE_PROMISES } from "./file_modes.ts";
@@ -12,5 +13,6 @@ export const PROMISES: readonly SecurityPromise[] = [
   ...GIT_PROMISES,
   ...EMBEDDED_PROMISES,
   ...CONTAINER_PROMISES,
+  ...BUBBLEWRAP_PROMISES,
   ...FILE_PROMISES,
 ];

@@ -2,10 +2,10 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
-import type { ContainerRun, SandboxNetwork, StartedRun } from "./sandbox_network.ts";
+import { attempts, Greeter, lanAddress, refused, startScript } from "./_attempts.ts";
+import type { SandboxNetwork } from "./sandbox_network.ts";
 import type { RedteamContext } from "./context.ts";
 import {
-  ATTEMPTS_PRELUDE,
   firewallAttacks,
   FORK_BOMB,
   networkAttacks,
@@ -36,81 +36,6 @@ async function networkFor(trial: Trial, context: RedteamContext): Promise<Sandbo
   }
 }
 
-async function attempts(
-  context: RedteamContext,
-  network: SandboxNetwork,
-  { script, ...run }: { script: string } & Partial<ContainerRun>,
-): Promise<Map<string, string>> {
-  const work_dir = await context.folder();
-  await Deno.writeTextFile(`${work_dir}/attempts.py`, `${ATTEMPTS_PRELUDE}${script}`);
-  const started = await network.start({ work_dir, command: ["python3", "/workspace/attempts.py"], ...run });
-  const { code, out, err } = await started.wait();
-  if (code !== 0) throw new Error(`the attempts ended with ${code}: ${err.slice(-5).join(" ")}`);
-  const rows = out.filter((line) => line.startsWith('{"name"')).map((line) => JSON.parse(line));
-  return new Map(rows.map(({ name, got }) => [name, got]));
-}
-
-function refused(trial: Trial, got: ReadonlyMap<string, string>, prefix = "no: "): void {
-  for (const [name, what] of got) {
-    if (name.startsWith(prefix)) trial.attempt(name.slice(prefix.length), what.startsWith("refused "), what);
-  }
-}
-
-/** Counts its connections, and greets each with a word. */
-class Greeter implements AsyncDisposable {
-  readonly #listener: Deno.TcpListener;
-  readonly #greeting: Promise<void>;
-  accepted = 0;
-
-  constructor(hostname: string, port: number, word: string) {
-    this.#listener = Deno.listen({ hostname, port });
-    this.#greeting = this.#greet(new TextEncoder().encode(word));
-  }
-
-  get port(): number {
-    return this.#listener.addr.port;
-  }
-
-  /** Afterwards its port is free: the system has it until the last wait for a connection has ended. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#listener.close();
-    await this.#greeting;
-  }
-
-  async #greet(word: Uint8Array): Promise<void> {
-    for await (const conn of this.#listener) {
-      this.accepted++;
-      await conn.write(word).catch(() => {});
-      conn.close();
-    }
-  }
-}
-
-/** Starts a script that stays; `said` is its first line that begins with `word`, and rejects when there is none. */
-async function startScript(
-  context: RedteamContext,
-  network: SandboxNetwork,
-  { script, word, ...run }: { script: string; word: string } & Partial<ContainerRun>,
-): Promise<{ run: StartedRun; said: Promise<string> }> {
-  const line = Promise.withResolvers<string>();
-  const started = await network.start({
-    work_dir: await context.folder(),
-    command: ["python3", "-c", script],
-    onLine: (text) => text.startsWith(word) && line.resolve(text),
-    ...run,
-  });
-  started.wait().then(({ err }) => line.reject(new Error(`it ended: ${err.join(" ")}`)), line.reject);
-  return { run: started, said: line.promise };
-}
-
-/** An address of this host that other machines know; loopback where there is none. */
-function lanAddress(gateway: string): string {
-  const network = gateway.replace(/\d+$/, "");
-  return Deno.networkInterfaces().find(({ family, address }) =>
-    family === "IPv4" && !address.startsWith("127.") && !address.startsWith(network)
-  )?.address ?? "127.0.0.1";
-}
-
 export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
   {
     id: "container.network",
@@ -123,10 +48,10 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
       const network = await networkFor(trial, context);
       const { gateway_ip: gateway } = network;
       const host = lanAddress(gateway);
-      await using _gateway = new Greeter(gateway, GATEWAY_PORT, "the gateway");
-      await using _proxy = new Greeter(gateway, PROXY_PORT, "the proxy");
-      await using other = new Greeter(gateway, 0, "another port");
-      await using own = new Greeter(host, 0, "the host");
+      await using _gateway = Greeter.at(gateway, GATEWAY_PORT, "the gateway");
+      await using _proxy = Greeter.at(gateway, PROXY_PORT, "the proxy");
+      await using other = Greeter.at(gateway, 0, "another port");
+      await using own = Greeter.at(host, 0, "the host");
       const { run: sibling, said } = await startScript(context, network, { script: SIBLING_SCRIPT, word: "ready" });
       let got: Map<string, string>;
       try {
@@ -150,7 +75,7 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     attacks: "nft, namespaces of its own, the entrypoint again, set-uid, capabilities taken back, forwarding",
     async run(trial, context) {
       const network = await networkFor(trial, context);
-      await using other = new Greeter(network.gateway_ip, 0, "another port");
+      await using other = Greeter.at(network.gateway_ip, 0, "another port");
       const script = firewallAttacks({ gateway: network.gateway_ip, other_port: other.port });
       const got = await attempts(context, network, { script });
       for (const [name, what] of got) {
@@ -204,8 +129,8 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     attacks: "The gateway's port from a sandbox of a setup phase",
     async run(trial, context) {
       const network = await networkFor(trial, context);
-      await using gateway = new Greeter(network.gateway_ip, GATEWAY_PORT, "the gateway");
-      await using _proxy = new Greeter(network.gateway_ip, PROXY_PORT, "the proxy");
+      await using gateway = Greeter.at(network.gateway_ip, GATEWAY_PORT, "the gateway");
+      await using _proxy = Greeter.at(network.gateway_ip, PROXY_PORT, "the proxy");
       const reach = (name: string, port: number) =>
         `attempt("${name}", lambda: connect("${network.gateway_ip}", ${port}))\n`;
       const script = reach("gateway", GATEWAY_PORT) + reach("proxy", PROXY_PORT);

@@ -15,6 +15,7 @@ import { DenoRuntime, type DenoRuntimeOptions } from "../../broker/sandbox/deno_
 import type { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import type { SandboxRuntime } from "../../broker/sandbox/runtime.ts";
 import { readKeys } from "../../broker/settings/keys.ts";
+import type { OpenHostSandboxes } from "./host_sandboxes.ts";
 import type { OpenNetwork } from "./sandbox_network.ts";
 
 /** How long the end of everything may take: sandboxes, and a network of containers. */
@@ -58,6 +59,8 @@ export interface RedteamOptions {
   installed?: InstalledFiles;
   /** Containers of this host, or why there are none. */
   containers: OpenNetwork | { why: string };
+  /** Sandboxes for programs of this host, or why there are none. */
+  host_sandboxes: OpenHostSandboxes | { why: string };
   surfaces?: Partial<Surfaces>;
   clock?: Clock;
   random?: RandomBytes;

@@ -14,6 +14,7 @@ async function tried(
     env: () => undefined,
     deno_path: "/deno",
     deno_cache_dir: "/cache",
+    host_sandboxes: { why: "not in this test" },
     containers: { why: "not in this test" },
   });
   const promises = runs.map((run): SecurityPromise => ({ id: "egress.one", promise: "It holds", attacks: "x", run }));
@@ -74,6 +75,7 @@ Deno.test("an interrupt ends the run between two promises and removes the scratc
       env: () => undefined,
       deno_path: "/deno",
       deno_cache_dir: "/cache",
+      host_sandboxes: { why: "not in this test" },
       containers: { why: "not in this test" },
     });
     scratch = context.scratch;

@@ -5,11 +5,14 @@
 
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { ContainerProgram } from "../../broker/sandbox/container_program.ts";
+import { EMPTY_VIEW } from "../../broker/sandbox/bubblewrap/host_view.ts";
 import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
 import type { CommandWorkload, SandboxEnd, SandboxRuntime } from "../../broker/sandbox/runtime.ts";
 import type { FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 
+/** Containers see nothing of this machine. */
+const UNSEEN = { ...EMPTY_VIEW, programs: [], refused: [] };
 /** Networks that are tried; one may be taken by something else of this host. */
 const NETWORK_TRIES = 5;
 /** Longest run of a script of attempts. */
@@ -28,13 +31,16 @@ export interface SandboxNetwork {
   /** Address of the gateway and the proxy. */
   gateway_ip: string;
   /** Starts a program; `wait` resolves with its end and its lines, `stop` ends it. */
-  start(run: ContainerRun): Promise<StartedRun>;
+  start(run: ContainerRun): Promise<ContainerStarted>;
   close(): Promise<void>;
 }
 
 export interface StartedRun {
   stop(): Promise<ContainerEnd>;
   wait(): Promise<ContainerEnd>;
+}
+
+export interface ContainerStarted extends StartedRun {
   address(): Promise<string>;
 }
 
@@ -43,7 +49,7 @@ export interface ContainerEnd extends SandboxEnd {
   err: string[];
 }
 
-interface SandboxNetworkOptions {
+export interface SandboxNetworkOptions {
   /** A runtime that works and is not the embedded one. */
   runtime: FoundRuntime;
   settings: Settings;
@@ -66,6 +72,8 @@ export async function openNetwork(options: SandboxNetworkOptions): Promise<Sandb
     const gateway_ip = `10.${128 + second % 100}.${third}.1`;
     const runtime = await openRuntime({
       ...options,
+      view: UNSEEN,
+      run_dir: "/",
       settings: { ...settings, runtime: found.name, network, gateway_ip, strict_container_version: false },
       owner,
     });
@@ -99,11 +107,11 @@ export async function openNetwork(options: SandboxNetworkOptions): Promise<Sandb
   throw failure;
 }
 
-async function startRun(
+export async function startRun(
   runtime: SandboxRuntime,
   { work_dir, onLine, ...program }: ContainerRun,
   { task_id, ...container }: { task_id: string; network: string; image: string },
-): Promise<Omit<StartedRun, "address">> {
+): Promise<StartedRun> {
   const out: string[] = [];
   const err: string[] = [];
   const sandbox = await runtime.start({

@@ -14,6 +14,7 @@ export const GROUP_TITLES: Readonly<Record<string, string>> = {
   git: "Git with a hostile work tree",
   sandbox: "The embedded sandbox",
   container: "Containers",
+  bubblewrap: "Programs of this machine, behind bubblewrap",
   files: "Files and their modes",
 };
 

@@ -32,6 +32,8 @@ const LINES = [
 const SYSTEM_PATH = words("/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin");
 
 const SHM_BYTES = 64 << 20;
+/** What writes there decides what the first process does, which is to end with the broker. */
+const FIRST_PROCESS_MEMORY = words("/proc/1/mem /proc/1/task/1/mem");
 
 export interface BubblewrapOrder {
   /** The work tree; without one, a sandbox has memory in its place. */
@@ -72,6 +74,7 @@ export function bubblewrapArgs(order: BubblewrapOrder, source: (path: string) =>
     ...(order.reports ? ["--json-status-fd", String(DESCRIPTORS.status)] : []),
     ...[...SYSTEM_FOLDERS, ...ETC_FILES].flatMap((path) => ["--ro-bind-try", path, path]),
     ...words("--proc /proc --dev /dev"),
+    ...FIRST_PROCESS_MEMORY.flatMap((path) => ["--ro-bind", "/dev/null", path]),
     ...tmpfs("/dev/shm", "1777", SHM_BYTES),
     ...tmpfs("/tmp", "1777", tmp_bytes),
     ...(at_home ? [] : tmpfs(HOME_TARGET, "0700", tmp_bytes)),

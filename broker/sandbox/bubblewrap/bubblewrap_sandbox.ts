@@ -60,7 +60,12 @@ export function bubblewrapSandbox(options: BubblewrapSandboxOptions): Sandbox {
       options.spec.onOutput(line);
     },
   };
-  const kill = () => void signalProcess(-child.pid, "SIGKILL");
+  const kill = () => {
+    // The kernel ends a namespace with its first process, whatever that was made to do.
+    const first = firstProcess(report);
+    if (first !== undefined) signalProcess(first, "SIGKILL");
+    signalProcess(-child.pid, "SIGKILL");
+  };
   const watching = group !== undefined ? undefined : watchMemory({
     first: () => Promise.resolve(firstProcess(report)),
     memory_bytes: spec.memory_bytes,

@@ -113,6 +113,7 @@ const EXPECTED: Readonly<Record<string, RegExp>> = {
   "Seccomp:": /^2$/,
   interfaces: /^lo$/,
   namespace: /^refused$/,
+  first: /^refused$/,
   filter: /^refused$/,
   writable: /^$/,
   seen: /^$/,

@@ -10,6 +10,7 @@ done </proc/net/dev
 echo "interfaces $interfaces"
 tried() { if "$@" >/dev/null 2>&1; then echo done; else echo refused; fi; }
 echo "namespace $(tried unshare --user true)"
+echo "first $(tried sh -c ': <>/proc/1/mem')"
 # Only the filter refuses it.
 cp /bin/true /tmp/probe && echo "filter $(tried chmod 4755 /tmp/probe)"
 writable=

@@ -4,6 +4,7 @@
 
 import prelude from "./attempts.py" with { type: "text" };
 import firewall from "./firewall.py" with { type: "text" };
+import host from "./host.py" with { type: "text" };
 import bomb from "./fork_bomb.py" with { type: "text" };
 import network from "./network.py" with { type: "text" };
 import sibling_script from "./sibling.py" with { type: "text" };
@@ -30,6 +31,28 @@ export function networkAttacks({ gateway, other_port, host, host_port, sibling }
   return `gw, other, everywhere, lan, sibling = ${JSON.stringify(places)}\n${network}`;
 }
 
-export function firewallAttacks({ gateway, other_port }: Pick<NetworkPlaces, "gateway" | "other_port">): string {
-  return `gw, other = ${JSON.stringify([gateway, other_port])}\n${firewall}`;
+/** What of the host a program must not reach, and where it may write. */
+export interface HostPlaces {
+  key: string;
+  socket: string;
+  /** Name of an abstract socket, without its NUL. */
+  abstract: string;
+  /** A word in the command line of a process. */
+  victim: string;
+  port: number;
+  writable: string;
+  /** Whether more is tried than what is harmless outside of a sandbox. */
+  inside: boolean;
+}
+
+export function hostAttacks(places: HostPlaces): string {
+  return `places = json.loads(${JSON.stringify(JSON.stringify(places))})\n${host}`;
+}
+
+/** `tools`: the programs that are there, where there is no firewall of the image's. */
+export function firewallAttacks(
+  { gateway, other_port, tools }: Pick<NetworkPlaces, "gateway" | "other_port"> & { tools?: readonly string[] },
+): string {
+  const there = tools === undefined ? "None" : JSON.stringify(tools);
+  return `gw, other, tools = ${JSON.stringify(gateway)}, ${other_port}, ${there}\n${firewall}`;
 }

@@ -41,6 +41,10 @@ def suid():
     return os.popen("/tmp/sh -p -c 'id -u'").read().strip()
 attempt("uid of a program with the set-user-id bit", suid)
 attempt("set-id programs", lambda: os.popen("find / -xdev -perm /6000 -type f -not -path '/tmp/*' 2>/dev/null").read().strip() or "none")
+def without_nosuid():
+    found = os.popen("find / -xdev -perm /6000 -type f 2>/dev/null; find /usr -perm /6000 -type f 2>/dev/null").read().split("\n")
+    return " ".join(path for path in found if path and not os.statvfs(path).f_flag & os.ST_NOSUID) or "none"
+attempt("set-id programs without nosuid", without_nosuid)
 attempt("sockets", lambda: os.popen("find / -type s 2>/dev/null").read().strip() or "none")
 attempt("uids of processes", lambda: " ".join(sorted({str(os.stat("/proc/" + pid).st_uid) for pid in os.listdir("/proc") if pid.isdigit()})))
 attempt("folders of the host", lambda: " ".join(sorted(line.split()[1] for line in open("/proc/mounts") if line.startswith("/dev/"))))

@@ -14,6 +14,7 @@ export const OPTIONS: RedteamOptions = {
   deno_path: Deno.execPath(),
   deno_cache_dir: Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`,
   containers: { why: "not in this test" },
+  host_sandboxes: { why: "not in this test" },
 };
 
 /** Tries the promises of these ids, or groups, with other parts in the place of the installed ones. */

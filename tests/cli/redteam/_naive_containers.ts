@@ -3,6 +3,7 @@
  * places that it was given are really connected to.
  */
 
+import type { OpenHostSandboxes } from "../../../cli/redteam/host_sandboxes.ts";
 import type { ContainerEnd, ContainerRun, OpenNetwork } from "../../../cli/redteam/sandbox_network.ts";
 
 /** What the programs ask about rather than try. */
@@ -16,7 +17,8 @@ const ANSWERS: Readonly<Record<string, string>> = {
   "environment": "HOME VENDORA_API_KEY",
   "names": "nameserver 192.0.2.1",
   "host name": "host",
-  "folders of the host": "/etc /workspace",
+  "folders of the host": "/etc /root /workspace",
+  "set-id programs without nosuid": "/usr/bin/su",
   "writes its work tree": "1",
   "writes its home": "1",
   "writes /tmp": "1",
@@ -49,10 +51,21 @@ async function linesOf({ command, work_dir }: ContainerRun): Promise<string[]> {
   const script = command[1] === "-c" ? command[2] ?? "" : await Deno.readTextFile(`${work_dir}/attempts.py`);
   if (script.includes("os.fork")) return ["made 100000"];
   if (script.includes('print("ready"')) return ["ready", "reached"];
-  const names = [...script.matchAll(/^ *attempt\("([^"]+)"/gm)].map((match) => match[1]!);
+  const names = [...script.matchAll(/^ *attempt(?:_by)?\("([^"]+)"/gm)].map((match) => match[1]!);
   const rows = names.map((name) => ({ name, got: ANSWERS[name] ?? "DONE" }));
   if (script.includes("/proc/self/status")) {
     rows.push({ name: "CapEff:", got: "1ffffffffff" }, { name: "NoNewPrivs:", got: "0" });
   }
   return rows.map((row) => JSON.stringify(row));
 }
+
+/** The same in the place of programs of this machine. */
+export const naiveHostSandboxes: OpenHostSandboxes = async (folder) => {
+  const { start, close } = await naiveContainers();
+  return {
+    gateway_ip: "127.0.0.1",
+    listen: (name) => Promise.resolve(Deno.listen({ transport: "unix", path: `${folder}/${name}` })),
+    start,
+    close,
+  };
+};

@@ -1,0 +1,108 @@
+/** What attacks on sandboxes share: scripts that run in them, and listeners that show what was reached. */
+
+import type { HttpListener } from "../../lib/http/server.ts";
+import type { RedteamContext } from "./context.ts";
+import { ATTEMPTS_PRELUDE } from "./inputs/container_scripts.ts";
+import type { ContainerRun, StartedRun } from "./sandbox_network.ts";
+import type { Trial } from "./security_promise.ts";
+
+/** Where sandboxes are started. */
+export interface Sandboxes<Run extends StartedRun = StartedRun> {
+  start(run: ContainerRun): Promise<Run>;
+  /** Python in a sandbox, where PATH may lead to another. */
+  python?: string;
+}
+
+export async function attempts(
+  context: RedteamContext,
+  network: Sandboxes,
+  { script, ...run }: { script: string } & Partial<ContainerRun>,
+): Promise<Map<string, string>> {
+  const work_dir = await context.folder();
+  await Deno.writeTextFile(`${work_dir}/attempts.py`, `${ATTEMPTS_PRELUDE}${script}`);
+  const started = await network.start({
+    work_dir,
+    command: [network.python ?? "python3", "/workspace/attempts.py"],
+    ...run,
+  });
+  const { code, out, err } = await started.wait();
+  return rowsOf({ code, out, err });
+}
+
+/** What a script of attempts printed. */
+export function rowsOf({ code, out, err }: { code: number; out: readonly string[]; err: readonly string[] }) {
+  if (code !== 0) throw new Error(`the attempts ended with ${code}: ${err.slice(-5).join(" ")}`);
+  const rows = out.filter((line) => line.startsWith('{"name"')).map((line) => JSON.parse(line));
+  return new Map<string, string>(rows.map(({ name, got }) => [name, got]));
+}
+
+export function refused(trial: Trial, got: ReadonlyMap<string, string>, prefix = "no: "): void {
+  for (const [name, what] of got) {
+    if (name.startsWith(prefix)) trial.attempt(name.slice(prefix.length), what.startsWith("refused "), what);
+  }
+}
+
+/** Counts its connections, and greets each with a word. */
+export class Greeter implements AsyncDisposable {
+  readonly #listener: HttpListener;
+  readonly #greeting: Promise<void>;
+  accepted = 0;
+
+  constructor(listener: HttpListener, word: string) {
+    this.#listener = listener;
+    this.#greeting = this.#greet(new TextEncoder().encode(word));
+  }
+
+  static at(hostname: string, port: number, word: string): Greeter {
+    return new Greeter(Deno.listen({ hostname, port }), word);
+  }
+
+  get port(): number {
+    return (this.#listener.addr as Deno.NetAddr).port;
+  }
+
+  /** Afterwards its port is free: the system has it until the last wait for a connection has ended. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#listener.close();
+    await this.#greeting;
+  }
+
+  async #greet(word: Uint8Array): Promise<void> {
+    for (;;) {
+      let conn: Deno.Conn;
+      try {
+        conn = await this.#listener.accept();
+      } catch {
+        return;
+      }
+      this.accepted++;
+      await conn.write(word).catch(() => {});
+      conn.close();
+    }
+  }
+}
+
+/** Starts a script that stays; `said` is its first line that begins with `word`, and rejects when there is none. */
+export async function startScript<Run extends StartedRun>(
+  context: RedteamContext,
+  network: Sandboxes<Run>,
+  { script, word, ...run }: { script: string; word: string } & Partial<ContainerRun>,
+): Promise<{ run: Run; said: Promise<string> }> {
+  const line = Promise.withResolvers<string>();
+  const started = await network.start({
+    work_dir: await context.folder(),
+    command: [network.python ?? "python3", "-c", script],
+    onLine: (text) => text.startsWith(word) && line.resolve(text),
+    ...run,
+  });
+  started.wait().then(({ err }) => line.reject(new Error(`it ended: ${err.join(" ")}`)), line.reject);
+  return { run: started, said: line.promise };
+}
+
+/** An address of this host that other machines know; loopback where there is none. */
+export function lanAddress(gateway: string): string {
+  const network = gateway.replace(/\d+$/, "");
+  return Deno.networkInterfaces().find(({ family, address }) =>
+    family === "IPv4" && !address.startsWith("127.") && !address.startsWith(network)
+  )?.address ?? "127.0.0.1";
+}
