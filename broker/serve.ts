@@ -36,7 +36,7 @@ import { DurableQueue } from "./engine/queue/queue.ts";
 import { isFile, PROGRAM_PATHS } from "./sandbox/host_programs.ts";
 import { endProcesses } from "./sandbox/processes.ts";
 import { parentOf } from "../lib/real_path.ts";
-import type { ReadHostView } from "./sandbox/bubblewrap/host_view.ts";
+import { EMPTY_VIEW, type ReadHostView } from "./sandbox/bubblewrap/host_view.ts";
 import { listenForSandboxes } from "./sandbox/bubblewrap/sandbox_sockets.ts";
 import type { SandboxRuntime } from "./sandbox/runtime.ts";
 import { readKeys } from "./settings/keys.ts";
@@ -357,11 +357,9 @@ async function openEngine(
   });
 }
 
-const UNSEEN: ReadHostView = { folders: [], links: [], path: [], programs: [], refused: [] };
-
 /** Loaded when it is needed: a test that brings its own runtime looks for no program of the host. */
 async function openConfiguredRuntime(
-  { home, env, clock, signal, programs, resolved: { settings }, log, view = UNSEEN }: Host,
+  { home, env, clock, signal, programs, resolved: { settings }, log, view = EMPTY_VIEW }: Host,
 ): Promise<SandboxRuntime> {
   const { openRuntime } = await import("./sandbox/open_runtime.ts");
   return await openRuntime({

@@ -22,7 +22,7 @@ import { checkAdmin, checkToken, type ListenerPolicy, SOCKET_RULE } from "./list
 import { PageSessions } from "./page_sessions.ts";
 import { isAdmin } from "./route.ts";
 import { findRoutes } from "./routes.ts";
-import { prepareSocketFolder } from "./socket_folder.ts";
+import { prepareSocketFolder } from "../../lib/socket_folder.ts";
 
 /** Milliseconds for calls to end whose answers no client takes any more. */
 const LAST_CALLS_MS = 60_000;

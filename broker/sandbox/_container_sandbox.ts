@@ -7,7 +7,7 @@ import { fileError } from "../../lib/fs.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { ContainerProgram } from "./container_program.ts";
 import type { Sandbox, SandboxSpec } from "./runtime.ts";
-import { supervise } from "./_supervised_sandbox.ts";
+import { supervise } from "./supervised_sandbox.ts";
 
 /** Milliseconds between SIGTERM and SIGKILL: an agent may save where it was. */
 const GRACE_MS = 5_000;

@@ -8,7 +8,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
 import { CallRelay } from "./_call_relay.ts";
 import { type ParkedLinks, restoreLinks } from "./_parked_links.ts";
-import { supervise } from "./_supervised_sandbox.ts";
+import { supervise } from "./supervised_sandbox.ts";
 import { readLines } from "./output_lines.ts";
 import { signalProcess } from "./processes.ts";
 import type { Sandbox, SandboxSpec } from "./runtime.ts";

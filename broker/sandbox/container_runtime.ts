@@ -16,7 +16,7 @@ import type { ContainerKind } from "./runtime.ts";
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { giveAway } from "./_give_away.ts";
+import { giveAway } from "./give_away.ts";
 import { resourceLimits } from "./installed_runtimes.ts";
 import { ContainerProgram, printed, refusedImage } from "./container_program.ts";
 import { containerSandbox, type ContainerState, remove } from "./_container_sandbox.ts";

@@ -8,7 +8,7 @@ import {
   resourceLimits,
 } from "./installed_runtimes.ts";
 
-type Scripts = Partial<Record<"podman" | "docker" | "container" | "prlimit", string>>;
+type Scripts = Partial<Record<"podman" | "docker" | "container" | "bubblewrap" | "prlimit", string>>;
 
 /** A host with these programs, each a shell script. */
 async function onHost<T>(scripts: Scripts, work: (host: Parameters<typeof findRuntimes>[0]) => Promise<T>): Promise<T> {
@@ -23,6 +23,7 @@ async function onHost<T>(scripts: Scripts, work: (host: Parameters<typeof findRu
       podman: [`${folder}/nowhere`, `${folder}/podman`],
       docker: [`${folder}/docker`],
       container: [`${folder}/container`],
+      bubblewrap: [`${folder}/bubblewrap`],
       prlimit: [`${folder}/prlimit`],
     };
     const ask = askProgram({ env: (name) => name === "HOME" ? folder : undefined });
@@ -74,11 +75,27 @@ Deno.test("a runtime that fails or answers nonsense does not work, and its reaso
 
 Deno.test("auto takes the first that works; a name takes that one or none", () => {
   const one = (name: FoundRuntime["name"], works: boolean): FoundRuntime => ({ name, path: "/x", works, notes: [] });
-  const host = [one("podman", false), one("docker", true), one("deno", true)];
-  assertEquals(chooseRuntime("auto", host)?.name, "docker");
-  assertEquals(chooseRuntime("deno", host)?.name, "deno");
-  assertEquals(chooseRuntime("podman", host), undefined);
-  assertEquals(chooseRuntime("container", host), undefined);
+  const host = [one("podman", false), one("docker", true), one("bubblewrap", true), one("deno", true)];
+  assertEquals(chooseRuntime("auto", host, true)?.name, "docker");
+  assertEquals(chooseRuntime("deno", host, true)?.name, "deno");
+  assertEquals(chooseRuntime("podman", host, true), undefined);
+  assertEquals(chooseRuntime("container", host, true), undefined);
+});
+
+Deno.test("auto takes bubblewrap without containers, and only with the default agent's program", () => {
+  const one = (name: FoundRuntime["name"], works: boolean): FoundRuntime => ({ name, path: "/x", works, notes: [] });
+  const host = [one("podman", false), one("bubblewrap", true), one("deno", true)];
+  assertEquals(chooseRuntime("auto", host, true)?.name, "bubblewrap");
+  assertEquals(chooseRuntime("auto", host, false)?.name, "deno");
+  // What is missing is said when a task needs it.
+  assertEquals(chooseRuntime("bubblewrap", host, false)?.name, "bubblewrap");
+  assertEquals(chooseRuntime("auto", [one("bubblewrap", false), one("deno", true)], true)?.name, "deno");
+});
+
+Deno.test("a bubblewrap that is too old does not work, and says what to do", async () => {
+  const [old] = await found({ bubblewrap: "echo bubblewrap 0.6.1" });
+  assertEquals([old?.name, old?.works, old?.version], ["bubblewrap", false, "0.6.1"]);
+  assertEquals(old?.remedy?.startsWith("Install a newer one"), true);
 });
 
 Deno.test("programs are asked without the keys that the environment has", async () => {

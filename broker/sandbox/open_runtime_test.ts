@@ -2,6 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
 import { PROGRAM_PATHS } from "./host_programs.ts";
 import { loadSettings } from "../settings/load.ts";
+import { EMPTY_VIEW } from "./bubblewrap/host_view.ts";
 import { openRuntime } from "./open_runtime.ts";
 import { untestedVersion } from "./tested_versions.ts";
 import { writeProgram } from "../../tests/support/programs.ts";
@@ -27,7 +28,9 @@ async function open(config: string, podman_info: string | undefined): Promise<{ 
       deno_path: Deno.execPath(),
       deno_cache_dir: folder,
       onWarning: (warning) => warnings.push(warning),
-      places: { ...PROGRAM_PATHS, podman: [program], docker: [], container: [] },
+      places: { ...PROGRAM_PATHS, podman: [program], docker: [], container: [], bubblewrap: [] },
+      view: EMPTY_VIEW,
+      run_dir: folder,
     });
     return { name: runtime.name, warnings };
   } finally {

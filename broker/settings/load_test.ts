@@ -44,6 +44,7 @@ Deno.test("the defaults are the contract's", async () => {
     on_moved_base: "merge",
     network: "taskd-egress",
     gateway_ip: "192.168.66.1",
+    sandbox: { read: [] },
     sandbox_image: "taskd-sandbox:latest",
     anchor_image: "taskd-anchor:latest",
     stage_root: "/home/ada/.taskd/stage",

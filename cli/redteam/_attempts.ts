@@ -3,15 +3,8 @@
 import type { HttpListener } from "../../lib/http/server.ts";
 import type { RedteamContext } from "./context.ts";
 import { ATTEMPTS_PRELUDE } from "./inputs/container_scripts.ts";
-import type { ContainerRun, StartedRun } from "./sandbox_network.ts";
+import type { ContainerRun, Sandboxes, StartedRun } from "./sandbox_network.ts";
 import type { Trial } from "./security_promise.ts";
-
-/** Where sandboxes are started. */
-export interface Sandboxes<Run extends StartedRun = StartedRun> {
-  start(run: ContainerRun): Promise<Run>;
-  /** Python in a sandbox, where PATH may lead to another. */
-  python?: string;
-}
 
 export async function attempts(
   context: RedteamContext,

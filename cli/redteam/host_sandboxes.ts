@@ -8,8 +8,7 @@ import { randomHex } from "../../lib/clock.ts";
 import { EMPTY_VIEW } from "../../broker/sandbox/bubblewrap/host_view.ts";
 import { listenForSandboxes } from "../../broker/sandbox/bubblewrap/sandbox_sockets.ts";
 import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
-import type { Sandboxes } from "./_attempts.ts";
-import { type SandboxNetworkOptions, type StartedRun, startRun } from "./sandbox_network.ts";
+import { type Sandboxes, type SandboxNetworkOptions, type StartedRun, startRun } from "./sandbox_network.ts";
 
 /** Python of the system, which every sandbox sees. */
 export const PYTHON = "/usr/bin/python3";
@@ -30,7 +29,7 @@ export async function openHostSandboxes(options: SandboxNetworkOptions, folder: 
   const runtime = await openRuntime({
     ...options,
     settings: { ...settings, runtime: found.name, strict_container_version: false },
-    view: { ...EMPTY_VIEW, programs: [], refused: [] },
+    view: EMPTY_VIEW,
     run_dir: folder,
     owner: randomHex(random, 16),
   });

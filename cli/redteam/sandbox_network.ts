@@ -11,8 +11,6 @@ import type { CommandWorkload, SandboxEnd, SandboxRuntime } from "../../broker/s
 import type { FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 
-/** Containers see nothing of this machine. */
-const UNSEEN = { ...EMPTY_VIEW, programs: [], refused: [] };
 /** Networks that are tried; one may be taken by something else of this host. */
 const NETWORK_TRIES = 5;
 /** Longest run of a script of attempts. */
@@ -44,6 +42,13 @@ export interface ContainerStarted extends StartedRun {
   address(): Promise<string>;
 }
 
+/** Where sandboxes are started. */
+export interface Sandboxes<Run extends StartedRun = StartedRun> {
+  start(run: ContainerRun): Promise<Run>;
+  /** Python in a sandbox, where PATH may lead to another. */
+  python?: string;
+}
+
 export interface ContainerEnd extends SandboxEnd {
   out: string[];
   err: string[];
@@ -72,7 +77,7 @@ export async function openNetwork(options: SandboxNetworkOptions): Promise<Sandb
     const gateway_ip = `10.${128 + second % 100}.${third}.1`;
     const runtime = await openRuntime({
       ...options,
-      view: UNSEEN,
+      view: EMPTY_VIEW,
       run_dir: "/",
       settings: { ...settings, runtime: found.name, network, gateway_ip, strict_container_version: false },
       owner,

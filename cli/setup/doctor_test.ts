@@ -9,6 +9,7 @@ import { policyView } from "../../broker/settings/explain.ts";
 import { checkDisk } from "./_host_checks.ts";
 import type { HostCheck } from "./check.ts";
 import { type DoctorOptions, examine } from "./doctor.ts";
+import { EMPTY_VIEW } from "../../broker/sandbox/bubblewrap/host_view.ts";
 import { askProgram } from "../../broker/sandbox/host_programs.ts";
 
 const NOW = Date.now();
@@ -47,6 +48,8 @@ class Host {
         podman: [`${home}/bin/podman`],
         docker: [`${home}/bin/docker`],
         container: [],
+        bubblewrap: [],
+        "systemd-run": [],
         prlimit: [`${home}/bin/prlimit`],
         kill: [],
         systemctl: [],
@@ -54,6 +57,7 @@ class Host {
       },
       deno: { path: Deno.execPath(), version: Deno.version.deno },
       untested: () => undefined,
+      view: EMPTY_VIEW,
       findBroker: () => Promise.resolve({ state: "none" }),
       livePolicy: () => Promise.resolve(null),
       exchangeable_programs: [],

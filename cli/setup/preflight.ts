@@ -9,7 +9,7 @@ import { createEmptyFile, fileError, fileErrorCode, removeIfPresent } from "../.
 import { parseHttpAddress } from "../../lib/http/address.ts";
 import { LANES } from "../../broker/agents.ts";
 import { parsePriceFile } from "../../broker/gateway/prices.ts";
-import { prepareSocketFolder } from "../../broker/http/socket_folder.ts";
+import { prepareSocketFolder } from "../../lib/socket_folder.ts";
 import type { PolicyView } from "../../broker/settings/policy_view.ts";
 import { apiKey, readKeys } from "../../broker/settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";

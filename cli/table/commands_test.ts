@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { EMPTY_VIEW } from "../../broker/sandbox/bubblewrap/host_view.ts";
 import { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { S3_ENV, S3_SYS } from "../../lib/backend/s3_permissions.ts";
 import type { HostPlace } from "../plan/broker_host.ts";
@@ -130,6 +131,7 @@ const SAMPLE_HOST: HostPlace = {
   exchangeable_programs: [],
   temporary: "/sample",
   unit_folders: ["/sample"],
+  view: EMPTY_VIEW,
 };
 
 /** A plan with every argument and flag given, to ask the table what a command may ever need. */

@@ -45,7 +45,7 @@ export function naiveProxy(_address: unknown, options: EgressProxyOptions): Retu
     await Promise.all([pipe(conn, upstream), pipe(upstream, conn)]).catch(() => {}).finally(() => upstream.close());
   });
   return {
-    address: { transport: "tcp", hostname: "127.0.0.1", port: server.port },
+    address: { hostname: "127.0.0.1", port: server.port },
     admit: ({ task_id }) => ({
       username: task_id,
       password: "x",

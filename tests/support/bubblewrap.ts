@@ -52,7 +52,7 @@ export async function testBubblewrap(
   const runtime = new BubblewrapRuntime({
     program: BWRAP,
     run_dir,
-    view: { ...view, programs: [], refused: [] },
+    view: { ...EMPTY_VIEW, ...view },
     bounding,
     deno_path,
     owner,

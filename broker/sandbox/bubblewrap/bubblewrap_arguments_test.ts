@@ -50,7 +50,7 @@ Deno.test("memory in the place of disks has a size, each time", () => {
   }
   assertEquals(words.filter((word) => word === "--tmpfs").length, 3);
   // Both are tmpfs without a bound of bwrap's own.
-  assertEquals(words.filter((word, at) => words[at - 1] === "--remount-ro").sort(), ["/", "/dev"]);
+  assertEquals(words.filter((_, at) => words[at - 1] === "--remount-ro").sort(), ["/", "/dev"]);
 });
 
 Deno.test("a setup command has the proxy's socket, and not the gateway's", () => {

@@ -10,11 +10,11 @@
 import type { Clock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { fileError, removeIfPresent } from "../../../lib/fs.ts";
-import { prepareSocketFolder } from "../../http/socket_folder.ts";
+import { prepareSocketFolder } from "../../../lib/socket_folder.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../egress/ports.ts";
 import { AGENT_ID, MAPPED_BASE } from "../agent_user.ts";
 import { ContainerProgram } from "../container_program.ts";
-import { giveAway } from "../_give_away.ts";
+import { giveAway } from "../give_away.ts";
 import { endProcesses, type RunningProcess } from "../processes.ts";
 import type { ListenAddresses, Sandbox, SandboxRuntime, SandboxSpec } from "../runtime.ts";
 import { bubblewrapSandbox } from "./bubblewrap_sandbox.ts";

@@ -11,7 +11,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { fileError, readTextOf, removeIfPresent } from "../../../lib/fs.ts";
 import { parseJson } from "../../../lib/text/json.ts";
 import { runProcess } from "../../../lib/process.ts";
-import { supervise } from "../_supervised_sandbox.ts";
+import { supervise } from "../supervised_sandbox.ts";
 import { signalProcess } from "../processes.ts";
 import type { Sandbox, SandboxSpec } from "../runtime.ts";
 import type { ControlGroup } from "./control_groups.ts";

@@ -152,7 +152,7 @@ const REFUSALS: readonly { said: RegExp; why: string; remedy: string }[] = [
       `As root, write into /etc/apparmor.d/bwrap: ${APPARMOR_PROFILE}; then: apparmor_parser -r /etc/apparmor.d/bwrap`,
   },
   {
-    said: /Failed to make \/ slave|pivot_root|^unshare: |^mount: |nothing can be mounted/im,
+    said: /Failed to make \/ slave|pivot_root|(?:^|\n)(?:unshare|mount): |nothing can be mounted/i,
     why: "a container around taskd refuses mounts",
     remedy:
       "Run taskd on the host; or start the container with --security-opt seccomp=unconfined and, as root in it, " +

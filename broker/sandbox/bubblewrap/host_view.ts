@@ -27,7 +27,7 @@ export interface ReadHostView extends HostView {
   refused: readonly { path: string; why: string }[];
 }
 
-export const EMPTY_VIEW: HostView = { folders: [], links: [], path: [] };
+export const EMPTY_VIEW: ReadHostView = { folders: [], links: [], path: [], programs: [], refused: [] };
 
 export interface HostViewOptions {
   /** PATH. */

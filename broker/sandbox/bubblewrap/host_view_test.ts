@@ -83,7 +83,7 @@ Deno.test("links of folders on the way are kept, those that lead in a circle are
   assertEquals([view.folders, view.path], [["~/tools/1.0/claude"], ["~/tools/current"]]);
 });
 
-Deno.test("a program whose interpreter is missing, or that is none, is not found", async () => {
+Deno.test("a program whose interpreter is missing, or that is not executable, is not found", async () => {
   const files = { "a/claude": "#!/usr/bin/env no-such-interpreter\n" };
   assertEquals((await inHome(files, (home) => read(home, ["a"]))).programs, []);
   assertEquals((await inHome({ "a/other": "" }, (home) => read(home, ["a"]))).programs, []);

@@ -46,7 +46,7 @@ export async function watchMemory(options: MemoryWatchOptions): Promise<void> {
 export function membersOf(first: number, listed: string): { pids: number[]; resident_bytes: number } {
   const children = new Map<number, number[]>();
   const resident = new Map<number, number>();
-  for (const [, pid, parent, kib] of listed.matchAll(/^\s*(\d+)\s+(\d+)\s+(\d+)\s*$/gm)) {
+  for (const [, pid, parent, kib] of listed.matchAll(/(?<=^|\n) *(\d+) +(\d+) +(\d+) *(?=\n|$)/g)) {
     children.set(Number(parent), [...children.get(Number(parent)) ?? [], Number(pid)]);
     resident.set(Number(pid), Number(kib) * 1_024);
   }
@@ -61,7 +61,10 @@ export function membersOf(first: number, listed: string): { pids: number[]; resi
 
 /** The sum of the proportional shares of several `smaps_rollup`. */
 export function sharedBytes(rollups: string): number {
-  return [...rollups.matchAll(/^Pss:\s+(\d+) kB$/gm)].reduce((sum, [, kib]) => sum + Number(kib) * 1_024, 0);
+  return [...rollups.matchAll(/(?<=^|\n)Pss: +(\d+) kB(?=\n|$)/g)].reduce(
+    (sum, [, kib]) => sum + Number(kib) * 1_024,
+    0,
+  );
 }
 
 async function output(path: string, args: readonly string[], { clock, signal }: MemoryWatchOptions): Promise<string> {

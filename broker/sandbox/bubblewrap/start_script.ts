@@ -26,11 +26,6 @@ import { type FilterArch, seccompFilter } from "./seccomp_filter.ts";
 import script from "./start.sh" with { type: "text" };
 import { OWN_ETC } from "./system_view.ts";
 
-/** Programs of the host that a start uses; all of them are essential packages of Debian, but for bwrap. */
-export const START_PROGRAMS = words(
-  "/bin/bash /usr/bin/base64 /usr/bin/unshare /usr/bin/setpriv /usr/bin/mount /usr/bin/mkdir",
-);
-
 /** The argument by which a sandbox's processes are known. */
 export const MARKER = "--taskd-sandbox=";
 

@@ -4,6 +4,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path/join";
+import { EMPTY_VIEW } from "../../../broker/sandbox/bubblewrap/host_view.ts";
 import { openRuntime } from "../../../broker/sandbox/open_runtime.ts";
 import { loadSettings } from "../../../broker/settings/load.ts";
 import { serveBroker } from "../../../broker/serve.ts";
@@ -120,6 +121,8 @@ podmanTest(
       env: (name) => Deno.env.get(name),
       deno_path: Deno.execPath(),
       deno_cache_dir: home,
+      view: EMPTY_VIEW,
+      run_dir: home,
     });
     try {
       const { listen } = await runtime.prepare();

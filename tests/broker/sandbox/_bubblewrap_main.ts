@@ -3,6 +3,7 @@
  */
 
 import { BubblewrapRuntime } from "../../../broker/sandbox/bubblewrap/bubblewrap_runtime.ts";
+import { EMPTY_VIEW } from "../../../broker/sandbox/bubblewrap/host_view.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { BWRAP } from "../../support/bubblewrap.ts";
 
@@ -14,7 +15,7 @@ if (!("WorkerGlobalScope" in globalThis)) {
   const runtime = new BubblewrapRuntime({
     program: BWRAP,
     run_dir,
-    view: { folders: [], links: [], path: [], programs: [], refused: [] },
+    view: EMPTY_VIEW,
     bounding: "none",
     deno_path: Deno.execPath(),
     owner,

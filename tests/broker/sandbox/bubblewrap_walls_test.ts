@@ -38,7 +38,7 @@ bubblewrapTest("what it may write it writes as its user, who is no one on the ho
 });
 
 bubblewrapTest(
-  "variables and the instruction's words arrive as they are, and no secret is in a command line",
+  "variables and words arrive as they are, and no secret is in a command line",
   async () => {
     await using test = await testBubblewrap();
     const secret = `token-${crypto.randomUUID()}`;

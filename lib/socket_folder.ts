@@ -4,10 +4,10 @@
  * as it is, since it may be another user's, or serve another purpose.
  */
 
-import { TaskdError } from "../../lib/errors.ts";
-import { fileError } from "../../lib/fs.ts";
-import { parentOf } from "../../lib/real_path.ts";
-import { requireTrusted } from "../../lib/trusted_path.ts";
+import { TaskdError } from "./errors.ts";
+import { fileError } from "./fs.ts";
+import { parentOf } from "./real_path.ts";
+import { requireTrusted } from "./trusted_path.ts";
 
 /**
  * Makes the folder of `socket`, or makes sure of it.
