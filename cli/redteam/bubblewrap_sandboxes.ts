@@ -27,7 +27,7 @@ const VISIBLE = [
   ...OWN_ETC.map(([name]) => `/etc/${name}`),
   ...SOCKETS,
   "/run/taskd/start",
-  "/run/taskd/forwarder.ts",
+  "/run/taskd/forwarder.js",
   "/run/taskd/deno",
   "/workspace",
   "/home/agent",

@@ -21,7 +21,7 @@ export const DESCRIPTORS = { status: 8, args: 9, filter: 10, start: 11, forwarde
 
 const OWN = "/run/taskd";
 export const START_TARGET = `${OWN}/start`;
-export const FORWARDER_TARGET = `${OWN}/forwarder.ts`;
+export const FORWARDER_TARGET = `${OWN}/forwarder.js`;
 export const DENO_TARGET = `${OWN}/deno`;
 /** The ports of a sandbox's loopback, and the sockets that they lead to. */
 const LINES = [

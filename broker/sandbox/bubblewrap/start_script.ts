@@ -21,7 +21,7 @@ import {
   FORWARDER_TARGET,
   START_TARGET,
 } from "./bubblewrap_arguments.ts";
-import forwarder from "./forwarder.ts" with { type: "text" };
+import forwarder from "./forwarder.js" with { type: "text" };
 import { type FilterArch, seccompFilter } from "./seccomp_filter.ts";
 import script from "./start.sh" with { type: "text" };
 import { OWN_ETC } from "./system_view.ts";
