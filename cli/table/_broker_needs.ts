@@ -46,6 +46,8 @@ const BROKER_FILES = programFiles("broker", "lib", "std");
 const TASK_PROGRAMS = ["git", "gh", "podman", "docker", "container", "bubblewrap", "systemd-run", "prlimit"] as const;
 /** What starts and bounds the sandbox that is tried out, where programs of this machine run in sandboxes. */
 const STARTERS = Deno.build.os === "linux" ? ["/bin/bash", "/bin/sh", "/usr/bin/unshare"] : [];
+/** What runs the attacks on sandboxes for programs of this machine. */
+const ATTACKERS = "/usr/bin/python3";
 const BROKER_SYS = ["uid", "gid", "statfs", "hostname", "networkInterfaces", "osRelease", "osUptime"] as const;
 
 /** What the doctor inspects. It writes nothing: a socket's path is listed because connecting counts as writing. */
@@ -123,7 +125,7 @@ export function redteamNeeds(plan: Plan): PermissionSet {
   const { read } = programNeeds(plan, TASK_PROGRAMS);
   return unionOf(settingsNeeds(plan), askNeeds(plan), BROKER_FILES, {
     // The socket's folder too, because its mode counts.
-    read: [...roots, ...read, temporary, ...(live_socket === undefined ? [] : [parentOf(live_socket)])],
+    read: [...roots, ...read, temporary, ATTACKERS, ...(live_socket === undefined ? [] : [parentOf(live_socket)])],
     write: [temporary],
     net: [ANYWHERE],
     run: [ANYWHERE],

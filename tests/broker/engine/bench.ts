@@ -13,6 +13,8 @@ import {
   serveBroker,
   type ServeBrokerOptions,
 } from "../../../broker/serve.ts";
+import type { ReadHostView } from "../../../broker/sandbox/bubblewrap/host_view.ts";
+import type { RuntimeName } from "../../../broker/settings/settings.ts";
 import type { Stage } from "../../../broker/task/stages.ts";
 import { type Clock, systemClock } from "../../../lib/clock.ts";
 import { type Asked, ModelServer, type Scripted } from "../../support/model_server.ts";
@@ -30,6 +32,10 @@ export interface BenchOptions {
   script?: (Scripted | ((asked: Asked) => Scripted | Promise<Scripted>))[];
   /** More lines of config.yaml. */
   config?: string;
+  /** The embedded one by default. */
+  runtime?: RuntimeName;
+  /** What sandboxes see of the host, where its own programs run in them. */
+  view?: ReadHostView;
   /** Files of the first commit. */
   files?: Files;
   overrides?: BrokerOverrides;
@@ -96,7 +102,7 @@ export class BrokerBench implements AsyncDisposable {
 
   /** Writes config.yaml. */
   configure(config: string): void {
-    const text = `runtime: deno
+    const text = `runtime: ${this.#options.runtime ?? "deno"}
 default_agent: agent_d
 push_retry_backoff: 0s
 run_hooks_of: [${this.#options.runs_hooks === true ? this.git.origin : ""}]
@@ -119,7 +125,7 @@ ${config}`;
 
   /** Starts the broker, or another one. */
   async serve(own: ServeBrokerOptions["programs"] = {}, signal?: AbortSignal): Promise<RunningBroker> {
-    const { overrides = {}, clock, programs } = this.#options;
+    const { overrides = {}, clock, programs, view } = this.#options;
     return this.#broker = await serveBroker({
       home: this.home,
       env: this.env,
@@ -127,6 +133,7 @@ ${config}`;
       overrides,
       programs: { gh: [], ...programs, ...own },
       signal,
+      view,
       ...(clock === undefined ? {} : { clock }),
     });
   }

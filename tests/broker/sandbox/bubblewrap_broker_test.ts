@@ -1,0 +1,100 @@
+/**
+ * Whole tasks in sandboxes of bubblewrap: a program of the host is found, speaks to the model by the gateway with its
+ * task's token, and what it changed comes to the gate and is pushed.
+ */
+
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { readHostView } from "../../../broker/sandbox/bubblewrap/host_view.ts";
+import { TaskdError } from "../../../lib/errors.ts";
+import { bubblewrapTest } from "../../support/bubblewrap.ts";
+import { BrokerBench, ENDPOINT_KEY, ONE_CHANGE } from "../engine/bench.ts";
+
+/** In the place of opencode, which has the same arguments and variables. */
+const AGENT = `#!/usr/bin/python3
+import json, os, sys, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+config = json.load(open(os.path.expanduser("~/.config/opencode/opencode.json")))
+url = config["provider"]["taskd"]["options"]["baseURL"] + "/chat/completions"
+body = {"model": "test-model", "stream": True, "messages": [{"role": "user", "content": sys.argv[-1]}]}
+request = urllib.request.Request(url, json.dumps(body).encode(), {
+    "authorization": "Bearer " + os.environ["TASKD_TOKEN"], "content-type": "application/json"})
+answer = opener.open(request, timeout=60).read().decode()
+try:
+    urllib.request.urlopen("http://not-listed.example/", timeout=60)
+    refused = "reached"
+except urllib.error.HTTPError as error:
+    refused = str(error.code)
+open("hello.txt", "w").write("hello\\n")
+print(json.dumps({"url": url, "answered": "hello.txt" in answer, "refused": refused, "proxy": os.environ["HTTP_PROXY"][-15:],
+                  "home": os.listdir(os.path.expanduser("~")), "seen": sorted(os.listdir("/"))}))
+`;
+
+/** A folder of PATH with the agent; nothing of /tmp is shown to sandboxes. */
+async function withAgent(work: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir({ dir: "/var/tmp" });
+  try {
+    await Deno.mkdir(`${folder}/bin`);
+    await Deno.writeTextFile(`${folder}/bin/opencode`, AGENT, { mode: 0o755 });
+    await Deno.chmod(folder, 0o755);
+    await work(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+const viewOf = (folder: string) =>
+  readHostView({ path: `${folder}/bin`, home: `${folder}/home`, programs: ["opencode"], read: [], own: [] });
+
+bubblewrapTest(
+  "an installed agent works behind bubblewrap, and what it changed is pushed",
+  () =>
+    withAgent(async (folder) => {
+      await using bench = await BrokerBench.start({
+        runtime: "bubblewrap",
+        view: viewOf(folder),
+        script: [...ONE_CHANGE],
+      });
+      assertEquals(bench.engine.health().runtime, "bubblewrap");
+      const record = await bench.pushed();
+      assertEquals([record.stage, record.outcome], ["done", "pushed"]);
+      const log = await bench.written();
+      assertStringIncludes(log, "http://127.0.0.1:8088/v1/chat/completions");
+      assertStringIncludes(log, "127.0.0.1:3128");
+      assert(/answered[\\": ]+true/.test(log));
+      assertStringIncludes(log, "unix TCP_DENIED/403");
+      // The key was used, and is nowhere that the agent has been.
+      assert(!log.includes(ENDPOINT_KEY));
+      assert(record.spend !== undefined && record.spend.requests === 1);
+    }),
+);
+
+bubblewrapTest(
+  "a task is refused whose agent is not installed, or that wants another platform",
+  () =>
+    withAgent(async (folder) => {
+      await using bench = await BrokerBench.start({ runtime: "bubblewrap", view: viewOf(folder) });
+      const claude = await assertRejects(
+        () => bench.submit({ agent: "claude" }),
+        TaskdError,
+        "claude is not installed",
+      );
+      assertStringIncludes(claude.hint!, "PATH leads to it");
+      await assertRejects(
+        () => bench.submit({ platform: "linux/arm64" }),
+        TaskdError,
+        "no platform but this machine's",
+      );
+    }),
+);
+
+bubblewrapTest(
+  "a folder of sandbox.read that has keys in it keeps the broker from starting",
+  () =>
+    withAgent(async (folder) => {
+      const home = `${folder}/home`;
+      await Deno.mkdir(`${home}/.ssh`, { recursive: true });
+      const view = readHostView({ path: "", home, programs: [], read: [`${home}/.ssh`], own: [] });
+      const started = BrokerBench.start({ runtime: "bubblewrap", view });
+      await assertRejects(() => started, TaskdError, `Cannot show ${home}/.ssh to sandboxes: it is private`);
+    }),
+);
