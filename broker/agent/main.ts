@@ -11,7 +11,8 @@ import { runAgent } from "./conversation.ts";
 import { ModelClient } from "./model.ts";
 import { type AgentProgress, encodeProgress, OUTCOMES } from "./progress.ts";
 
-export async function runBuiltInAgent(): Promise<number> {
+/** @param prepare What is done before the first turn, in the process of the agent. */
+export async function runBuiltInAgent(prepare?: (config: AgentConfig) => Promise<void>): Promise<number> {
   const lines = inputLines();
   const config = await readConfig<AgentConfig>(lines);
   let waiting: PromiseWithResolvers<string> | undefined;
@@ -29,6 +30,7 @@ export async function runBuiltInAgent(): Promise<number> {
   const onProgress = (row: AgentProgress) => print(new TextEncoder().encode(encodeProgress(row)));
   const { gateway_url, token, model } = config;
   const client = new ModelClient({ gateway_url, token, model, clock: systemClock, fetch, onProgress });
+  await prepare?.(config);
   const outcome = runAgent({ config, model: client, callTool, onProgress });
   return await Promise.race([outcome.then((name) => OUTCOMES[name]), untilBrokerEnds()]);
 }
