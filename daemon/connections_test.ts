@@ -29,7 +29,7 @@ Deno.test("pipelined requests are answered in order, ids echoed, each once", asy
   }
 });
 
-Deno.test("attack: what a page sends to a forwarded socket ends the connection before its body is read", async () => {
+Deno.test("attack: what a page sends to a forwarded socket ends the connection, its body unread", async () => {
   let asked = 0;
   await using server = await testServer({
     databases: () => {

@@ -6,7 +6,7 @@
 import { parseJson } from "../../lib/text/json.ts";
 import { MAX_CALLS } from "./calls.ts";
 
-export interface ToolCall {
+export interface ChatCall {
   id: string;
   name: string;
   /** JSON text, as the model wrote it. */
@@ -27,7 +27,7 @@ export interface WireToolCall {
 export interface Completion {
   /** Its text; may be empty. */
   text: string;
-  calls: ToolCall[];
+  calls: ChatCall[];
   dropped_calls: number;
   /** It was cut off by the endpoint's limit of output. */
   cut: boolean;
@@ -42,7 +42,7 @@ export function parseCompletion(body: unknown): Completion | undefined {
   const message = field(choice, "message");
   if (typeof message !== "object" || message === null) return undefined;
   const raw = field(message, "tool_calls");
-  const calls: ToolCall[] = [];
+  const calls: ChatCall[] = [];
   const listed = Array.isArray(raw) ? raw : [];
   for (const [index, call] of listed.slice(0, MAX_CALLS).entries()) {
     const called = field(call, "function");
