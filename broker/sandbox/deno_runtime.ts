@@ -208,7 +208,12 @@ export class DenoRuntime implements SandboxRuntime {
       heap_mib: FILES_HEAP_MIB,
       marker: this.#marker(task_id),
     });
-    return spawn(deno_path, args, { cwd: work_dir, cache_dir, file_bytes: databases?.max_bytes ?? grownBytes(0) });
+    const file_bytes = databases?.max_bytes ?? grownBytes(0);
+    try {
+      return spawn(deno_path, args, { cwd: work_dir, cache_dir, file_bytes });
+    } catch (cause) {
+      throw failed("The process that has the task's files cannot be started", cause);
+    }
   }
 
   #marker(task_id: string): string {

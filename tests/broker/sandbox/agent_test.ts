@@ -89,9 +89,11 @@ Deno.test("the built-in agent answers hostile calls with errors and goes on", as
 
 Deno.test("a work folder that is gone ends the run as failed, with the reason", async () => {
   await using place = new Place();
+  let requests = 0;
   await using model = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     await request.text();
-    await Deno.remove(place.work);
+    // After a first call, which was done.
+    if (++requests === 2) await Deno.remove(place.work);
     const call = { id: "1", type: "function", function: { name: "list", arguments: '{"path":"."}' } };
     return Response.json({ choices: [{ message: { content: null, tool_calls: [call] } }] });
   });
