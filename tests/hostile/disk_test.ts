@@ -116,3 +116,26 @@ Deno.test("a session on a full disk fails its flush and stores everything once t
     await operator.end();
   });
 });
+
+Deno.test("a session that cannot close on a full disk is followed by one that stores everything", async () => {
+  await withMount("tmpfs", 16, async (disk) => {
+    const bench = await Bench.make(`${disk}/store`);
+    await using _ = bench;
+    const operator = bench.operator();
+    const main = parseAddress("app");
+    await operator.ok("create", "app", { from: await bench.database() });
+    fillDisk(`${disk}/filler`);
+    await operator.fails("no_space", "session_open", main);
+    makeRoom(`${disk}/filler`);
+    const checkout = String(await operator.ok("session_open", main));
+    await sqlite3Write(checkout, "INSERT INTO t(body) VALUES(hex(randomblob(20000)))");
+    fillDisk(`${disk}/filler`);
+    await operator.fails("no_space", "session_close");
+    const committed = contentOf(checkout);
+    makeRoom(`${disk}/filler`);
+    assertEquals(contentOf(String(await operator.ok("session_open", main))), committed);
+    await operator.ok("session_close");
+    assertEquals(await bench.read(operator, "app@main"), committed);
+    await operator.end();
+  });
+});
