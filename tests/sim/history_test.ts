@@ -29,7 +29,7 @@ scaledTest("a year is stored in five times the live size, and every kept point r
   assert(summary.most_stored <= 5, JSON.stringify(summary));
 });
 
-scaledTest("of flushes every 30 s or 5 minutes no kept point is far from a snapshot", async () => {
+scaledTest("at a flush every 30 s or 5 minutes no kept point is far from a snapshot", async () => {
   const summary = await run(2, {
     seed: testSeed(3),
     pages: scaled({ short: 288, long: 2880 }),
