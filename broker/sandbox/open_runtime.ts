@@ -8,9 +8,10 @@ import { TaskdError } from "../../lib/errors.ts";
 import { askProgram, type PROGRAM_PATHS } from "./host_programs.ts";
 import { agentOf } from "../agents.ts";
 import { BubblewrapRuntime } from "./bubblewrap/bubblewrap_runtime.ts";
+import { INSTALL } from "./bubblewrap/examine.ts";
 import type { ReadHostView } from "./bubblewrap/host_view.ts";
 import { chooseRuntime, describeRuntime, findRuntimes, type FoundRuntime } from "./installed_runtimes.ts";
-import type { Settings } from "../settings/settings.ts";
+import type { RuntimeName, Settings } from "../settings/settings.ts";
 import { ContainerRuntime } from "./container_runtime.ts";
 import { DenoRuntime } from "./deno_runtime.ts";
 import { CONTAINER_RUNTIMES, type SandboxRuntime, type SandboxRuntimeName } from "./runtime.ts";
@@ -89,11 +90,16 @@ function unseen({ path, why }: ReadHostView["refused"][number]): TaskdError {
   });
 }
 
+/** What to do about a runtime that was asked for; undefined when nothing more is known. */
+export function remedyOf(requested: RuntimeName, broken: FoundRuntime | undefined): string | undefined {
+  return broken?.remedy ?? (broken === undefined && requested === "bubblewrap" ? INSTALL : undefined);
+}
+
 function absent({ runtime }: Settings, found: readonly FoundRuntime[]): TaskdError {
   const broken = found.find(({ name }) => name === runtime);
   const why = broken ? describeRuntime(broken) : "its program is not installed";
   return new TaskdError("sandbox_failed", `Cannot use the runtime ${runtime}: ${why}`, {
-    hint: broken?.remedy ?? "Repair or install it, or set runtime: auto; taskd doctor looks at each",
+    hint: remedyOf(runtime, broken) ?? "Repair or install it, or set runtime: auto; taskd doctor looks at each",
   });
 }
 

@@ -7,7 +7,7 @@ import { type InstalledFiles, RedteamContext, type RedteamOptions } from "../red
 import { GROUP_TITLES, type SecurityPromise } from "../redteam/security_promise.ts";
 import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run_promises.ts";
 import { isFile } from "../../broker/sandbox/host_programs.ts";
-import { hasProgram } from "../../broker/sandbox/open_runtime.ts";
+import { hasProgram, remedyOf } from "../../broker/sandbox/open_runtime.ts";
 import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { denoCache } from "../../lib/helper_process.ts";
 import { findBroker } from "../../broker/client/lifecycle.ts";
@@ -93,7 +93,7 @@ async function sandboxes(
     const broken = found.find(({ name }) => name === requested);
     const why = broken ? describeRuntime(broken) : "it is not installed";
     throw new TaskdError("sandbox_failed", `Cannot attack ${requested}: ${why}`, {
-      hint: broken?.remedy ?? "Repair or install it; taskd doctor checks each runtime",
+      hint: remedyOf(requested, broken) ?? "Repair or install it; taskd doctor checks each runtime",
     });
   }
   if (runtime.name === "deno") {

@@ -9,7 +9,7 @@ import { checked, fail, failedCheck, type HostCheck, ok, warn } from "./check.ts
 import type { AskProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { agentOf } from "../../broker/agents.ts";
 import type { ReadHostView } from "../../broker/sandbox/bubblewrap/host_view.ts";
-import { hasProgram } from "../../broker/sandbox/open_runtime.ts";
+import { hasProgram, remedyOf } from "../../broker/sandbox/open_runtime.ts";
 import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { hasImage, hasNetwork } from "./images.ts";
 import {
@@ -38,7 +38,9 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostC
   if (chosen === undefined) {
     const broken = found.find(({ name }) => name === settings.runtime);
     const detail = broken ? describeRuntime(broken) : `runtime is ${settings.runtime}, and there is no such program`;
-    return [[fail("runtime", detail, broken?.remedy ?? "Repair or install it, or set runtime: auto")], undefined];
+    return [[
+      fail("runtime", detail, remedyOf(settings.runtime, broken) ?? "Repair or install it, or set runtime: auto"),
+    ], undefined];
   }
   const checks = [ok("runtime", describeRuntime(chosen)), ...agentCheck(settings, chosen, view)];
   // Those that auto tries first and that do not work.
@@ -76,7 +78,13 @@ function agentCheck(settings: Settings, { name }: FoundRuntime, view: ReadHostVi
   }
   if (name !== "deno" || default_agent === "agent_d") return [];
   const detail = `the embedded runtime runs agent_d alone, and default_agent is ${default_agent}`;
-  return [fail("agent", detail, "Install podman, or set default_agent: agent_d and a compat endpoint")];
+  return [
+    fail(
+      "agent",
+      detail,
+      "Install podman, or bubblewrap and the agent; or set default_agent: agent_d and a compat endpoint",
+    ),
+  ];
 }
 
 function viewChecks({ refused }: ReadHostView): HostCheck[] {

@@ -18,6 +18,7 @@ import { seedHome } from "../../broker/settings/seed.ts";
 import type { RuntimeName, SettingPath, Settings } from "../../broker/settings/settings.ts";
 import { changeConfig, type PlainValue } from "./config_edit.ts";
 import type { Prompt } from "./prompt.ts";
+import { remedyOf } from "../../broker/sandbox/open_runtime.ts";
 import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { chooseRuntime, describeRuntime, type FoundRuntime } from "../../broker/sandbox/installed_runtimes.ts";
 
@@ -116,7 +117,7 @@ async function chooseRuntimeStep(options: StepOptions): Promise<FoundRuntime> {
   const chosen = chooseRuntime(requested, found, has_program);
   if (chosen === undefined) {
     const why = `Cannot use the runtime ${requested}: it is not installed or does not work`;
-    const remedy = found.find(({ name }) => name === requested)?.remedy;
+    const remedy = remedyOf(requested, found.find(({ name }) => name === requested));
     throw new TaskdError("sandbox_failed", why, {
       hint: remedy ?? "Install it, or choose another: taskd setup --runtime auto",
     });

@@ -76,7 +76,8 @@ export async function examineBubblewrap(options: ExamineOptions): Promise<Examin
   return { works: true, version, bounding };
 }
 
-const INSTALL = "Install it: apt-get install bubblewrap";
+/** What to do where there is none. */
+export const INSTALL = "Install it: apt-get install bubblewrap";
 const OTHER_RUNTIME = "Use another runtime: podman, docker, or deno for the built-in agent";
 const OLD_KERNEL = "Use Linux 5.14 or newer, which counts a sandbox's processes by themselves";
 
