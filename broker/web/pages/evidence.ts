@@ -3,7 +3,6 @@
  */
 
 import type { TaskView } from "../../api/wire.ts";
-import { grantText } from "../../task/granted.ts";
 import type { CommandEvidence, TrustBrief } from "../../task/schema.ts";
 import { el, type PageElement } from "./dom.ts";
 import { counted, duration } from "./format.ts";
@@ -58,9 +57,12 @@ function grantedEgress({ egress_grants = [] }: TaskView): PageElement | false {
     {},
     el(
       "ul.granted",
-      ...egress_grants.map((grant) =>
-        el("li", el("code", ...shownLine(grant.target)), el("span", ...shownLine(grantText(grant))))
-      ),
+      ...egress_grants.map(({ target, at, for_ms, uses, used, by }) => {
+        const count = `used ${uses === undefined ? counted(used, "time") : `${used} of ${counted(uses, "time")}`}`;
+        const text = [`for ${duration(for_ms)} from ${at}`, count, by === undefined ? "" : `by ${by.who}`];
+        const said = text.filter((part) => part).join(" · ");
+        return el("li", el("code", ...shownLine(target)), el("span", ...shownLine(said)));
+      }),
     ),
   );
 }
