@@ -39,10 +39,11 @@ import { parentOf } from "../lib/real_path.ts";
 import { EMPTY_VIEW, type ReadHostView } from "./sandbox/bubblewrap/host_view.ts";
 import { listenForSandboxes } from "./sandbox/bubblewrap/sandbox_sockets.ts";
 import type { SandboxRuntime } from "./sandbox/runtime.ts";
-import { readKeys } from "./settings/keys.ts";
+import { apiTokensPath, metricsToken, readKeys } from "./settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "./settings/load.ts";
 import { readPrivateFile } from "./settings/private_file.ts";
 import { requireOwnRoots } from "./settings/roots.ts";
+import type { Settings } from "./settings/settings.ts";
 import { closeDirectory } from "./settings/seed.ts";
 import { requireTrusted } from "../lib/trusted_path.ts";
 import { startWarnings } from "./settings/warnings.ts";
@@ -51,12 +52,15 @@ import { TaskStore } from "./task/task_store.ts";
 import { webResponse } from "./web/web.ts";
 import { sha256Hex } from "../lib/sha256.ts";
 
-/** What a task does leaves the API its part: its three listeners have a third of that each. */
-const CONNECTION_USES = {
-  api: { most: MAX_HTTP_CONNECTIONS, descriptors: 3, share: 0.4 },
-  gateway: { most: MAX_GATEWAY_CONNECTIONS, descriptors: 2, share: 0.3 },
-  proxy: { most: EGRESS_LIMITS.connections, descriptors: 2, share: 0.3 },
-};
+/** What a task does leaves the API its part: each of its listeners has as many. */
+function connectionUses({ api_addr, metrics_addr }: Settings["broker"]) {
+  const listeners = 3 + [api_addr, metrics_addr].filter((address) => address !== "").length;
+  return {
+    api: { most: MAX_HTTP_CONNECTIONS, descriptors: listeners, share: 0.4 },
+    gateway: { most: MAX_GATEWAY_CONNECTIONS, descriptors: 2, share: 0.3 },
+    proxy: { most: EGRESS_LIMITS.connections, descriptors: 2, share: 0.3 },
+  };
+}
 
 export interface ServeBrokerOptions {
   /** The user's home directory, absolute; `~/.taskd` must exist. */
@@ -87,8 +91,10 @@ export interface BrokerOverrides {
 
 export interface RunningBroker {
   readonly socket: string;
-  /** `host:port` of the TCP listener, when there is one. */
+  /** `host:port` of the TCP listeners, where there are any. */
   readonly addr?: string;
+  readonly api_addr?: string;
+  readonly metrics_addr?: string;
   /** Address of the web pages, without the code that begins a session. */
   readonly ui_url: string;
   readonly engine: Engine;
@@ -130,16 +136,27 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
     engine,
     socket: broker.socket,
     web: webResponse,
-    max_connections: connectionLimits(host.open_files, CONNECTION_USES).api,
-    ...(broker.addr === "" ? {} : { addr: broker.addr }),
+    max_connections: connectionLimits(host.open_files, connectionUses(broker)).api,
+    addr: broker.addr,
+    api_addr: broker.api_addr,
+    metrics_addr: broker.metrics_addr,
+    metrics_token: host.metrics_token,
+    tokens: apiTokensPath(home),
     log: (line) => log("error", "http", line),
     clock,
     random,
   }).catch((error) => explainForeignSocket(error, { home, socket: broker.socket, askHealth: healthOverSocket(clock) }));
   cleanup.defer(() => http.close());
-  const { socket, addr, ui_url } = http;
+  const { socket, addr, api_addr, metrics_addr, ui_url } = http;
   lock.update({ socket });
-  const addresses = { socket, addr, ui_url, runtime: sandboxes.runtime.name };
+  const listening = {
+    socket,
+    ...(addr && { addr }),
+    ...(api_addr && { api_addr }),
+    ...(metrics_addr && { metrics_addr }),
+    ui_url,
+  };
+  const addresses = { ...listening, runtime: sandboxes.runtime.name };
   log("info", "broker_started", `taskd ${VERSION} serves ${taskdHome(home)}`, addresses);
   const opened = cleanup.move();
   const stopping = Promise.withResolvers<void>();
@@ -157,7 +174,7 @@ export async function serveBroker(options: ServeBrokerOptions): Promise<RunningB
   };
   if (signal?.aborted) stopping.resolve();
   signal?.addEventListener("abort", () => stopping.resolve(), { once: true });
-  return { socket, ...(addr === undefined ? {} : { addr }), ui_url, engine, finished, stop };
+  return { ...listening, engine, finished, stop };
 }
 
 type OpenOptions =
@@ -171,6 +188,7 @@ interface Host extends OpenOptions {
   log: Log;
   lanes: Lanes;
   prices: PriceBook;
+  metrics_token: string | undefined;
   git: Git;
   programs: typeof PROGRAM_PATHS;
   gh_path: string | undefined;
@@ -185,7 +203,10 @@ async function openHost(options: OpenOptions): Promise<Host> {
   requireOwnRoots(settings, home);
   const json = settings.log_json || options.terminal !== true;
   const { log, hide } = createLog({ json, clock, write: options.write });
-  const lanes = openLanes({ resolved, home, env, key_file: await readKeys(home), clock, log });
+  const key_file = await readKeys(home);
+  const lanes = openLanes({ resolved, home, env, key_file, clock, log });
+  const metrics_token = metricsToken(settings.broker, { env, file: key_file });
+  hide(metrics_token ?? "");
   for (const secret of lanes.secrets) hide(secret);
   for (const name of TOKEN_VARIABLES) hide(env(name) ?? "");
   for (const warning of startWarnings(settings)) log("warn", "configuration", warning);
@@ -201,7 +222,7 @@ async function openHost(options: OpenOptions): Promise<Host> {
   }
   const tasks = await TaskStore.open(settings.audit_root, { clock, random, log });
   cleanup.defer(() => tasks.close());
-  return { ...options, programs, resolved, log, lanes, prices, git, gh_path, empty_dir, tasks };
+  return { ...options, programs, resolved, log, lanes, prices, metrics_token, git, gh_path, empty_dir, tasks };
 }
 
 type Sandboxes = Awaited<ReturnType<typeof openSandboxes>>;
@@ -237,7 +258,7 @@ async function openNetwork(host: Host, { runtime }: Sandboxes, late: { engine?: 
     cleanup.defer(() => void listener.close());
     return listener;
   };
-  const limits = connectionLimits(host.open_files, CONNECTION_USES);
+  const limits = connectionLimits(host.open_files, connectionUses(resolved.settings.broker));
   const gateway = Gateway.start({
     hostname: listen.hostname,
     port: listen.gateway_port,

@@ -25,8 +25,8 @@ import type {
   Verification,
 } from "./wire.ts";
 
-/** How a task was submitted, as far as it decides what the task may ask for. */
-export type Submitter = Pick<TaskOrder, "over_network">;
+/** How a task was submitted, as far as it decides what the task may ask for, and by whose token. */
+export type Submitter = Pick<TaskOrder, "over_network" | "submitted_by">;
 
 /** A running broker. Every method throws a `TaskdError`, whose code decides the HTTP status. */
 export interface BrokerEngine {

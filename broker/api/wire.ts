@@ -280,6 +280,55 @@ export const UI_ADDRESS = v.strictObject({ url: v.string() });
 export const PAGE_SESSION = v.strictObject({ token: v.string() });
 export type PageSessionView = v.InferOutput<typeof PAGE_SESSION>;
 
+/** What a token of `broker.api_addr` is for; each may what the one before it may. */
+export const API_ROLE = v.picklist(["read", "submit", "approve"]);
+/** A role of an API token. */
+export type ApiRole = v.InferOutput<typeof API_ROLE>;
+
+/** Name of an API token: 1 to 40 of `A-Z a-z 0-9 . _ -`, the first a letter or a digit. */
+export const API_TOKEN_NAME = v.pipe(
+  v.string(),
+  v.regex(
+    /^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$/,
+    "must be 1 to 40 of A-Z a-z 0-9 . _ -, the first a letter or a digit",
+  ),
+);
+
+const TTL_RULE = "must be from a second to 366 days";
+
+/** Body of `POST /admin/tokens`. */
+export const CREATE_TOKEN_REQUEST = v.strictObject({
+  role: API_ROLE,
+  /** Milliseconds until it expires, a year at most. */
+  ttl_ms: v.pipe(v.number(), v.integer(), v.minValue(1_000, TTL_RULE), v.maxValue(366 * 86_400_000, TTL_RULE)),
+  /** By default the role with a few random digits. */
+  name: v.exactOptional(API_TOKEN_NAME),
+});
+export type CreateTokenRequest = v.InferOutput<typeof CREATE_TOKEN_REQUEST>;
+
+const API_TOKEN = v.strictObject({
+  name: v.string(),
+  role: API_ROLE,
+  /** The first 8 hex digits of its SHA-256. */
+  fingerprint: v.string(),
+  created_at: TIME,
+  expires_at: TIME,
+  expired: v.boolean(),
+});
+/** A token of `broker.api_addr`, without the token itself. */
+export type ApiTokenView = v.InferOutput<typeof API_TOKEN>;
+
+/** Where tokens are asked for; null while `broker.api_addr` is empty. */
+const api_addr = v.nullable(v.string());
+
+/** Answer of `POST /admin/tokens`: the token itself is in no other answer. */
+export const CREATED_TOKEN = v.strictObject({ ...API_TOKEN.entries, token: v.string(), api_addr });
+export type CreatedToken = v.InferOutput<typeof CREATED_TOKEN>;
+
+/** Answer of `GET /admin/tokens`, oldest first. */
+export const TOKEN_LIST = v.strictObject({ tokens: v.array(API_TOKEN), api_addr });
+export type TokenList = v.InferOutput<typeof TOKEN_LIST>;
+
 /** Answer of `GET /admin/stats`: as `stats --json`. */
 export const STATS_VIEW = v.strictObject({ ...TASK_STATS.entries, global_ceiling: CEILING_VIEW });
 export type StatsView = v.InferOutput<typeof STATS_VIEW>;

@@ -204,6 +204,18 @@ export class BrokerClient {
     return (await this.#json(wire.UI_ADDRESS, get("/admin/ui"))).url;
   }
 
+  apiTokens(): Promise<wire.TokenList> {
+    return this.#json(wire.TOKEN_LIST, get("/admin/tokens"));
+  }
+
+  createApiToken(request: wire.CreateTokenRequest): Promise<wire.CreatedToken> {
+    return this.#json(wire.CREATED_TOKEN, post("/admin/tokens", request));
+  }
+
+  revokeApiToken(name: string): Promise<void> {
+    return this.#done(post(`/admin/tokens/${segment(name)}/revoke`));
+  }
+
   health(): Promise<wire.Health> {
     return this.#json(wire.HEALTH, get("/healthz"));
   }

@@ -360,6 +360,27 @@ export declare class BrokerClient {
   uiUrl(): Promise<string>;
 
   /**
+   * The tokens of `broker.api_addr`, without the tokens themselves.
+   *
+   * @throws {TaskdError} `broker_unreachable`.
+   */
+  apiTokens(): Promise<TokenList>;
+
+  /**
+   * Makes a token of a role, which no later answer has again.
+   *
+   * @throws {TaskdError} `invalid_request`, `already_exists`, `wrong_state` when there are 64.
+   */
+  createApiToken(request: CreateTokenRequest): Promise<CreatedToken>;
+
+  /**
+   * Ends a token, by its name, and what is open over it.
+   *
+   * @throws {TaskdError} `not_found`.
+   */
+  revokeApiToken(name: string): Promise<void>;
+
+  /**
    * That the broker is there.
    *
    * @throws {TaskdError} `broker_unreachable`.
@@ -505,8 +526,10 @@ export type TaskView = {
   ci_attempt?: undefined | number;
   /** The item of the queue that it was made of. */
   queue_id?: undefined | string;
-  /** Present when it was submitted over `broker.addr`, or repeats a task that was: its repository has to be public. */
+  /** Present when it was submitted over `broker.addr` or `broker.api_addr`, or repeats a task that was: its repository has to be public. */
   over_network?: undefined | true;
+  /** Whose API token it was submitted with; that of the first task for a retry after a failed check. */
+  submitted_by?: Decider | undefined;
   instruction: string;
   /** A URL, `host/owner/repo`, or a path of this machine. */
   repo: string;
@@ -741,6 +764,31 @@ export type StatsView = Tally & {
   groups?: undefined | GroupTally[];
   /** Every day from the first task's to the last one's, of at most a year. */
   days: DayFigures[];
+};
+
+/** Answer of `GET /admin/tokens`, oldest first. */
+export type TokenList = { tokens: ApiTokenView[]; api_addr: null | string };
+
+/** Body of `POST /admin/tokens`. */
+export type CreateTokenRequest = {
+  role: ApiRole;
+  /** Milliseconds until it expires, a year at most. */
+  ttl_ms: number;
+  /** By default the role with a few random digits. */
+  name?: undefined | string;
+};
+
+/** Answer of `POST /admin/tokens`: the token itself is in no other answer. */
+export type CreatedToken = {
+  token: string;
+  api_addr: null | string;
+  name: string;
+  role: ApiRole;
+  /** The first 8 hex digits of its SHA-256. */
+  fingerprint: string;
+  created_at: string;
+  expires_at: string;
+  expired: boolean;
 };
 
 /** Answer of `GET /healthz`. */
@@ -1129,6 +1177,20 @@ export type GroupTally = Tally & { name: string };
 
 /** One day in UTC, `2026-01-31`; `usd` is metered by the broker. */
 export type DayFigures = { day: string; tasks: number; usd: number };
+
+/** A token of `broker.api_addr`, without the token itself. */
+export type ApiTokenView = {
+  name: string;
+  role: ApiRole;
+  /** The first 8 hex digits of its SHA-256. */
+  fingerprint: string;
+  created_at: string;
+  expires_at: string;
+  expired: boolean;
+};
+
+/** A role of an API token. */
+export type ApiRole = "read" | "submit" | "approve";
 
 /** What keeps the change to a database from landing. */
 export type DatabaseConflicts = {

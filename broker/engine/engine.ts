@@ -151,12 +151,13 @@ export class Engine implements BrokerEngine {
     return this.#begin(request, origin);
   }
 
-  retry(id: string, { over_network }: Submitter = {}): Promise<TaskRecord> {
+  retry(id: string, { over_network, submitted_by }: Submitter = {}): Promise<TaskRecord> {
     const record = this.tasks.read(id);
     const network = over_network ?? record.over_network;
     return this.#begin(requestOf(record), {
       retry_of: id,
       ...(network === undefined ? {} : { over_network: network }),
+      ...(submitted_by === undefined ? {} : { submitted_by }),
     });
   }
 

@@ -73,7 +73,7 @@ export interface TaskQueue {
 }
 
 /** Where a task that no person has just submitted comes from; part of the task's order. */
-export type TaskOrigin = Pick<TaskOrder, "retry_of" | "ci_attempt" | "queue_id" | "over_network">;
+export type TaskOrigin = Pick<TaskOrder, "retry_of" | "ci_attempt" | "queue_id" | "over_network" | "submitted_by">;
 
 export interface EngineOperations {
   submit(request: SubmitRequest, origin?: TaskOrigin): Promise<TaskRecord>;

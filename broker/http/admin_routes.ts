@@ -35,12 +35,14 @@ export function stats(call: Call, { since, by }: Query<typeof STATS_QUERY>): Res
 }
 
 /** The kernel does not tell this runtime who is behind a connection: what is known is who can come in there. */
-export function decider({ request, context: { listener: { kind }, connection: { peer } } }: Call): Decider {
+export function decider({ request, context }: Call): Decider {
+  const { listener: { kind }, connection: { peer }, admitted: { token } } = context;
   if (kind === "socket") {
     const via = request.headers.get("user-agent") === COMMAND_LINE ? "command line" : "socket";
     return { via, who: `the owner of the socket (uid ${Deno.uid()})` };
   }
   const host = peer.transport === "tcp" ? peer.hostname : "an unknown address";
+  if (token !== undefined) return { via: "HTTP", who: `the API token ${token.shown}, at ${host}` };
   return kind === "ui" ? { via: "page", who: `the holder of its token, at ${host}` } : { via: "HTTP", who: host };
 }
 

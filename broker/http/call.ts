@@ -10,8 +10,8 @@ import { nearest } from "../../lib/text/nearest.ts";
 import type { BrokerEngine } from "../api/engine.ts";
 import { answer } from "./answers.ts";
 import { type BodySchema, readBody } from "./bodies.ts";
-import type { ListenerPolicy } from "./listener_policy.ts";
-import type { PageSession } from "./page_sessions.ts";
+import type { ApiTokens } from "./api_tokens.ts";
+import type { Admitted, ListenerPolicy } from "./listener_policy.ts";
 import { type PieceSource, pullStream } from "./pull_stream.ts";
 
 export interface CallContext {
@@ -23,8 +23,11 @@ export interface CallContext {
   body_deadline_ms: number;
   /** An address of the web pages that begins one session. */
   uiAddress(): string;
-  /** Of a request to the listener of the web pages. */
-  session: PageSession | undefined;
+  /** The session or the token, on the listeners that ask for one. */
+  admitted: Admitted;
+  tokens: ApiTokens;
+  /** Where tokens are asked for, if anywhere. */
+  api_addr: string | undefined;
 }
 
 /** Parameters of the URL: text, or whole numbers. The message of a schema says what a parameter must be. */
@@ -91,9 +94,10 @@ export class Call {
    * @param endless Whether it may wait for things to happen: it has then no deadline but that of a stalled reader.
    */
   stream(source: PieceSource, { type, endless }: { type: string; endless: boolean }): Response {
-    const { connection, ending, session } = this.context;
+    const { connection, ending, admitted: { session, token } } = this.context;
     if (endless) connection.streaming();
-    const release = session?.hold();
+    const credential = session ?? token;
+    const release = credential?.hold();
     const held: PieceSource = {
       next: () => source.next(),
       end: () => {
@@ -101,7 +105,7 @@ export class Call {
         source.end();
       },
     };
-    const over = session === undefined ? ending : AbortSignal.any([ending, session.ended]);
+    const over = credential === undefined ? ending : AbortSignal.any([ending, credential.ended]);
     return answer(pullStream(held, over), { "content-type": type, "x-accel-buffering": "no" });
   }
 }

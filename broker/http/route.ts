@@ -6,9 +6,16 @@ import type * as v from "valibot";
 import type { BodySchema } from "./bodies.ts";
 import type { Call, Query, QuerySchemas } from "./call.ts";
 
+/**
+ * What a client needs to be let in to a route: `read` changes nothing, `submit` begins tasks, `approve` decides about
+ * tasks and ends them, `own` is for who owns the unix socket, `session` for a browser on the listener of the pages.
+ */
+export type Right = "health" | "metrics" | "read" | "submit" | "approve" | "own" | "session";
+
 export interface HttpRoute {
   readonly method: "GET" | "POST";
   readonly path: string;
+  readonly right: Right;
   /** Parameters of the URL that it takes, each of which may be absent unless it is `required`. */
   readonly query?: QuerySchemas;
   /** Of these, those that must be there. */

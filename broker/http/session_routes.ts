@@ -7,20 +7,16 @@ import { RequestRefused } from "../../lib/http/request_refused.ts";
 import type { PageSessionView } from "../api/wire.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call } from "./call.ts";
-import { UNAUTHORIZED } from "./listener_policy.ts";
+import { type ListenerPolicy, UNAUTHORIZED } from "./listener_policy.ts";
 import { CODE_MS } from "./page_sessions.ts";
 
-export function ui(call: Call): Response {
-  if (call.context.listener.kind === "socket") return json({ url: call.context.uiAddress() });
-  // Clients of other listeners may be other users of this machine: the code is for those that can open the socket.
-  throw new RequestRefused(403, "denied", "Cannot give a code for the web pages here", {
-    hint: "Ask over the unix socket: `taskd ui`",
-  });
+export function ui({ context }: Call): Response {
+  return json({ url: context.uiAddress() });
 }
 
 export function begin({ request, context: { listener } }: Call): Response {
-  if (listener.kind !== "ui") throw elsewhere();
-  const token = listener.sessions.begin(request.headers.get("authorization"));
+  const { sessions } = pages(listener);
+  const token = sessions.begin(request.headers.get("authorization"));
   if (token !== undefined) return json({ token } satisfies PageSessionView);
   // One answer for codes of every kind: whether one ever existed is not said.
   throw new RequestRefused(401, "denied", "Cannot begin a session: the address of the pages is no longer valid", {
@@ -29,14 +25,14 @@ export function begin({ request, context: { listener } }: Call): Response {
   });
 }
 
-export function end({ context: { listener, session } }: Call): Response {
-  if (listener.kind !== "ui" || session === undefined) throw elsewhere();
-  listener.sessions.end(session);
+export function end({ context: { listener, admitted: { session } } }: Call): Response {
+  const { sessions } = pages(listener);
+  if (session !== undefined) sessions.end(session);
   return nothing();
 }
 
-function elsewhere(): RequestRefused {
-  return new RequestRefused(403, "denied", "Cannot begin or end a session of the web pages here", {
-    hint: "Ask the listener of the pages: `taskd ui` prints its address",
-  });
+/** No other listener has the right to these routes. */
+function pages(listener: ListenerPolicy): Extract<ListenerPolicy, { kind: "ui" }> {
+  if (listener.kind === "ui") return listener;
+  throw new Error(`A session of the web pages on the listener ${listener.kind}`);
 }

@@ -7,14 +7,21 @@ import { ifNoneMatch } from "@std/http/etag";
 import { crypto } from "@std/crypto/crypto";
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
-import { type DATABASE_DIFF_QUERY, type Submitted, taskLinks, type TaskList } from "../api/wire.ts";
-import type { TaskRecord } from "../task/schema.ts";
+import {
+  type DATABASE_DIFF_QUERY,
+  type SUBMIT_REQUEST,
+  type Submitted,
+  taskLinks,
+  type TaskList,
+} from "../api/wire.ts";
+import type { SubmitRequest, TaskRecord } from "../task/schema.ts";
 import { type Stage, STAGES } from "../task/stages.ts";
 import { decider } from "./admin_routes.ts";
 import { answer, json } from "./answers.ts";
 import type { Call, Query } from "./call.ts";
 import { TaskEvents } from "./event_stream.ts";
 import { TaskLog } from "./log_stream.ts";
+import type { ReadBody } from "./route.ts";
 
 const DEFAULT_LISTED = 100;
 const LIMIT = "must be from 1 to 1000";
@@ -27,9 +34,38 @@ export const LIST_QUERY = {
 };
 export const LOG_QUERY = { follow: v.picklist(["0", "1"], "must be 0 or 1") };
 
-/** What a task may ask for depends on where it came from: `broker.addr` has callers that nothing is known of. */
-export function submitter({ context: { listener } }: Call): Submitter {
+/** What a task may ask for depends on where it came from: of callers of `broker.addr` nothing is known. */
+function submitter(call: Call): Submitter {
+  const { listener, admitted: { token } } = call.context;
+  if (token !== undefined) return { over_network: true, submitted_by: decider(call) };
   return listener.kind === "addr" ? { over_network: true } : {};
+}
+
+/** Databases and further hosts are not for whoever reaches an address. */
+function checkReach({ context: { listener } }: Call, order: Pick<SubmitRequest, "databases" | "egress_extra">): void {
+  if (listener.kind !== "addr") return;
+  const named = (["databases", "egress_extra"] as const).filter((field) => (order[field] ?? []).length > 0);
+  if (named.length === 0) return;
+  const why = `it has ${named.join(" and ")}, and there is no authentication here`;
+  throw new TaskdError("denied", `Cannot take the task over broker.addr: ${why}`, {
+    hint: "Submit it over broker.api_addr with a token of taskd token create, or over the unix socket",
+  });
+}
+
+/** What is submitted, and by whom. */
+export async function submission(
+  call: Call,
+  body: ReadBody<typeof SUBMIT_REQUEST>,
+): Promise<[SubmitRequest, Submitter]> {
+  const request = await body();
+  checkReach(call, request);
+  return [request, submitter(call)];
+}
+
+export async function retry(call: Call): Promise<Response> {
+  const id = call.task();
+  checkReach(call, call.engine.tasks.read(id));
+  return accepted(await call.engine.retry(id, submitter(call)));
 }
 
 export function accepted({ id, stage }: TaskRecord): Response {

@@ -1,5 +1,5 @@
 /**
- * The vendors' API keys: from the environment, or from `~/.taskd/api-keys.env` (0600).
+ * The vendors' API keys, and the token of the metrics: from the environment, or from `~/.taskd/api-keys.env` (0600).
  *
  * They stay on the host. No error contains a key, and a source names only where a key was found.
  */
@@ -10,6 +10,7 @@ import type { Lane } from "../agents.ts";
 import { changeEnvFile, parseEnvFile } from "./env_file.ts";
 import { taskdHome } from "./load.ts";
 import { type ReadFile, readPrivateFile } from "./private_file.ts";
+import type { Settings } from "./settings.ts";
 
 /** Variables of each vendor's key in order of precedence: the contract's name, then the one of the vendor's tools. */
 export const KEY_VARIABLES: Readonly<Record<Exclude<Lane, "compat">, readonly string[]>> = {
@@ -33,6 +34,11 @@ export interface ApiKey {
 
 export function keysPath(home: string): string {
   return `${taskdHome(home)}/api-keys.env`;
+}
+
+/** The file of the tokens of `broker.api_addr`, which the broker alone writes. */
+export function apiTokensPath(home: string): string {
+  return `${taskdHome(home)}/api-tokens.json`;
 }
 
 /**
@@ -63,7 +69,10 @@ export async function writeKeys(home: string, changes: ReadonlyMap<string, strin
  * @throws {TaskdError} `invalid_config` when what is there cannot be a key.
  */
 export function apiKey(lane: Lane, { env, file, compat_variable = "" }: KeySources): ApiKey | undefined {
-  const variables = lane === "compat" ? [compat_variable] : KEY_VARIABLES[lane];
+  return firstKey(lane === "compat" ? [compat_variable] : KEY_VARIABLES[lane], { env, file });
+}
+
+function firstKey(variables: readonly string[], { env, file }: Pick<KeySources, "env" | "file">): ApiKey | undefined {
   for (const name of variables) {
     if (name === "") continue;
     for (const [where, text] of [["env", env(name)], ["api-keys.env", file.get(name)]] as const) {
@@ -72,6 +81,29 @@ export function apiKey(lane: Lane, { env, file, compat_variable = "" }: KeySourc
     }
   }
   return undefined;
+}
+
+/** Fewest characters of the token of the metrics, as of the branch store's. */
+const MIN_TOKEN_CHARS = 16;
+
+/**
+ * The bearer token that `broker.metrics_addr` asks for; undefined when the settings name none.
+ *
+ * @throws {TaskdError} `invalid_config` when there is none in the variable that they name, or it cannot be one.
+ */
+export function metricsToken(
+  { metrics_addr, metrics_token_env: variable }: Pick<Settings["broker"], "metrics_addr" | "metrics_token_env">,
+  sources: Pick<KeySources, "env" | "file">,
+): string | undefined {
+  if (metrics_addr === "" || variable === "") return undefined;
+  const token = firstKey([variable], sources)?.secret;
+  const named = `the token of ${variable}, which broker.metrics_token_env names`;
+  const hint = `Put one into the environment or ~/.taskd/api-keys.env: ${variable}=$(openssl rand -hex 32)`;
+  if (token === undefined) throw new TaskdError("invalid_config", `Cannot use ${named}: there is none`, { hint });
+  if (token.length >= MIN_TOKEN_CHARS) return token;
+  throw new TaskdError("invalid_config", `Cannot use ${named}: it is shorter than ${MIN_TOKEN_CHARS} characters`, {
+    hint,
+  });
 }
 
 /** A key is sent in a header: other characters would be refused there, or begin a second header. */

@@ -6,7 +6,7 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { parentOf } from "../../lib/real_path.ts";
 import { requireTrusted, type TrustRuleName } from "../../lib/trusted_path.ts";
-import { keysPath } from "./keys.ts";
+import { apiTokensPath, keysPath } from "./keys.ts";
 import { taskdHome } from "./load.ts";
 import { oauthPath } from "./oauth.ts";
 import { requireOwnRoot, ROOTS } from "./roots.ts";
@@ -26,11 +26,11 @@ export interface OwnPlaceOptions {
   settings?: Settings | undefined;
 }
 
-/** The files of `~/.taskd` that people write. */
+/** The files of `~/.taskd` that people write, and the one of API tokens. */
 export function ownFiles({ home, egress_list }: OwnPlaceOptions): OwnPlace[] {
   const directory = taskdHome(home);
   const settings = [`${directory}/config.yaml`, egress_list ?? `${directory}/egress.yaml`, `${directory}/prices.json`];
-  const secrets = [keysPath(home), oauthPath(home, "vendor_a"), oauthPath(home, "vendor_b")];
+  const secrets = [keysPath(home), apiTokensPath(home), oauthPath(home, "vendor_a"), oauthPath(home, "vendor_b")];
   return [
     ...settings.map((path): OwnPlace => ({ path, rule: "settings" })),
     ...secrets.map((path): OwnPlace => ({ path, rule: "secret" })),

@@ -2,13 +2,14 @@
  * The rules between settings: pairs of values that are allowed one by one and not together.
  */
 
+import { parseHttpAddress } from "../../lib/http/address.ts";
 import { type ConfigPlace, InvalidConfig } from "./invalid_config.ts";
 import { formatExact } from "./value_schemas.ts";
 import type { SettingPath, Settings } from "./settings.ts";
 
 /** Refuses a pair that breaks a rule, at the place of the setting that is configured. */
 export function checkPairs(settings: Settings, placeOf: (path: SettingPath) => ConfigPlace): void {
-  const { global_max_tasks, max_concurrent_tasks, approval_timeout, ci } = settings;
+  const { global_max_tasks, max_concurrent_tasks, approval_timeout, ci, broker } = settings;
   const refuse = (paths: readonly [SettingPath, SettingPath], shown: string, rule: string, hint: string): never => {
     const given = paths.find((path) => !("built_in" in placeOf(path))) ?? paths[0];
     throw new InvalidConfig(paths[0], placeOf(given), rule, { shown, hint });
@@ -38,4 +39,26 @@ export function checkPairs(settings: Settings, placeOf: (path: SettingPath) => C
       "Raise ci.watch_timeout or lower ci.poll_interval",
     );
   }
+  if (broker.api_addr !== "" && !broker.api_allow_non_loopback && !parseHttpAddress(broker.api_addr).loopback) {
+    refuse(
+      ["broker.api_addr", "broker.api_allow_non_loopback"],
+      broker.api_addr,
+      "must be a loopback address unless broker.api_allow_non_loopback is true: there is no TLS",
+      "Use 127.0.0.1 with a server with TLS in front, on this machine",
+    );
+  }
+  for (const [one, other] of LISTENER_PAIRS) {
+    const [address, its] = [settings.broker[one], settings.broker[other]];
+    if (address === "" || its === "") continue;
+    const { port } = parseHttpAddress(address);
+    if (port === 0 || port !== parseHttpAddress(its).port) continue;
+    refuse(
+      [`broker.${one}`, `broker.${other}`],
+      address,
+      `must have another port than broker.${other}`,
+      "Give each listener a port of its own",
+    );
+  }
 }
+
+const LISTENER_PAIRS = [["api_addr", "addr"], ["metrics_addr", "addr"], ["metrics_addr", "api_addr"]] as const;

@@ -286,7 +286,39 @@ const TABLE = {
     built_in: "",
     env: "BROKER_ADDR",
     compared: false,
-    doc: "host:port where the broker also listens, without any authentication; empty for none.",
+    doc: "host:port where the broker also listens, without any authentication; empty for none. Tasks from there name " +
+      "neither databases nor further hosts. api_addr asks for tokens, and metrics_addr is for Prometheus.",
+  },
+  "broker.api_addr": {
+    value: places.LISTEN_ADDRESS,
+    built_in: "",
+    compared: false,
+    doc:
+      "host:port where the broker also listens for clients with a token of taskd token create, which says what each " +
+      "may do; empty for none.",
+    example: ["api_addr: 127.0.0.1:9466"],
+  },
+  "broker.api_allow_non_loopback": {
+    value: SWITCH,
+    built_in: false,
+    doc:
+      "Let api_addr be an address that others can reach. Tokens cross the network in the clear then: a server with " +
+      "TLS belongs in front, and on this machine it needs no such address.",
+  },
+  "broker.metrics_addr": {
+    value: places.LISTEN_ADDRESS,
+    built_in: "",
+    compared: false,
+    doc: "host:port where GET /metrics and GET /healthz are served, and nothing else; empty for none.",
+    example: ["metrics_addr: 127.0.0.1:9465"],
+  },
+  "broker.metrics_token_env": {
+    value: places.VARIABLE_NAME,
+    built_in: "",
+    secret: true,
+    doc:
+      "Name of the variable, of the environment or of ~/.taskd/api-keys.env, with the bearer token that /metrics of " +
+      "metrics_addr asks for; empty asks for none. The token itself is never in this file.",
   },
   "branch_store.socket": {
     value: places.SOCKET_PATH,

@@ -2,7 +2,7 @@
  * Warnings about settings that are allowed, for the log of the broker's start.
  */
 
-import { classifyAddress } from "../egress/address_class.ts";
+import { parseHttpAddress } from "../../lib/http/address.ts";
 import type { Settings } from "./settings.ts";
 
 /** Sentences for the log; none in the default configuration. */
@@ -21,9 +21,7 @@ export function startWarnings(settings: Settings): string[] {
         "restarts until it is raised or its ledger is removed",
     );
   }
-  if (broker.addr !== "" && !isLoopback(broker.addr)) {
-    warnings.push(`broker.addr ${broker.addr} is reachable from other machines, and there is no authentication on it`);
-  }
+  warnings.push(...listenerWarnings(broker));
   const { prices } = compat;
   if (compat.base_url !== "" && !Object.hasOwn(prices, "default") && !Object.hasOwn(prices, compat.model)) {
     const model = compat.model === "" ? "the endpoint's models" : compat.model;
@@ -34,7 +32,31 @@ export function startWarnings(settings: Settings): string[] {
   return warnings;
 }
 
+function listenerWarnings({ addr, api_addr, metrics_addr, metrics_token_env }: Settings["broker"]): string[] {
+  const warnings: string[] = [];
+  if (addr !== "") {
+    const who = isLoopback(addr)
+      ? "every user of this machine can submit and approve tasks there"
+      : "it is reachable from other machines";
+    warnings.push(
+      `broker.addr ${addr} has no authentication, and ${who}: broker.api_addr asks for tokens, broker.metrics_addr is ` +
+        "for metrics alone",
+    );
+  }
+  if (api_addr !== "" && !isLoopback(api_addr)) {
+    warnings.push(
+      `broker.api_addr ${api_addr} is reachable from other machines without TLS: whoever sees the traffic has the tokens`,
+    );
+  }
+  if (metrics_addr !== "" && metrics_token_env === "" && !isLoopback(metrics_addr)) {
+    warnings.push(
+      `broker.metrics_addr ${metrics_addr} is reachable from other machines, and asks for no token: ` +
+        "broker.metrics_token_env names one",
+    );
+  }
+  return warnings;
+}
+
 function isLoopback(address: string): boolean {
-  const host = address.slice(0, address.lastIndexOf(":")).replace(/^\[|\]$/g, "");
-  return host === "localhost" || classifyAddress(host) === "loopback";
+  return parseHttpAddress(address).loopback;
 }

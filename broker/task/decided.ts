@@ -10,7 +10,7 @@ import type { Decider } from "./stages.ts";
 
 type Decided = Pick<
   TaskRecord,
-  "approval" | "push_asked" | "ended_by" | "outcome" | "stage_since" | "evidence" | "decisions"
+  "submitted_by" | "approval" | "push_asked" | "ended_by" | "outcome" | "stage_since" | "evidence" | "decisions"
 >;
 
 /** Decided conflicts that are named. */
@@ -18,7 +18,8 @@ const MAX_PLACES = 20;
 
 /** Names and texts; times are ISO 8601 in UTC. */
 export function decisionFacts(task: Decided): [name: string, text: string][] {
-  const { approval, push_asked, ended_by, outcome, stage_since, evidence: { database_results: results } } = task;
+  const { submitted_by, approval, push_asked, ended_by, outcome, stage_since } = task;
+  const { database_results: results } = task.evidence;
   const decisions = task.decisions ?? approval?.decisions ?? [];
   const promoted = (Array.isArray(results) ? results : []).flatMap((one) =>
     typeof one === "object" && one !== null && !Array.isArray(one) && one.result === "promoted"
@@ -27,6 +28,7 @@ export function decisionFacts(task: Decided): [name: string, text: string][] {
   );
   const end = outcome === "denied" ? "Denied" : approval === undefined ? "Killed" : "Given up";
   const facts: [string, string | false | undefined][] = [
+    ["Submitted by", submitted_by && byText(submitted_by)],
     ["Approved", approval?.at],
     ["Approved by", approval?.by && byText(approval.by)],
     ["Decided for the base", placesOf(decisions, "ours")],

@@ -72,8 +72,13 @@ export const TASK_ORDER = v.strictObject({
   ci_attempt: v.exactOptional(v.pipe(COUNT, v.minValue(1))),
   /** The item of the queue that it was made of. */
   queue_id: v.exactOptional(RANDOM_ID),
-  /** Present when it was submitted over `broker.addr`, or repeats a task that was: its repository has to be public. */
+  /**
+   * Present when it was submitted over `broker.addr` or `broker.api_addr`, or repeats a task that was: its repository has
+   * to be public.
+   */
   over_network: v.exactOptional(v.literal(true)),
+  /** Whose API token it was submitted with; that of the first task for a retry after a failed check. */
+  submitted_by: v.exactOptional(DECIDER),
 });
 export type TaskOrder = v.InferOutput<typeof TASK_ORDER>;
 

@@ -89,7 +89,7 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
   const directory_of_store = isBucket(store) ? undefined : storeDirectory(store, { home, absolute });
   const store_socket = examines && directory_of_store !== undefined ? await storeSocket(directory_of_store) : undefined;
   const programs = programPlaces(env("PATH"), Deno.uid());
-  const compat = settings?.compat.api_key_env;
+  const named = [settings?.compat.api_key_env, settings?.broker.metrics_token_env].filter((name) => name);
   return {
     directory,
     lock: daemonLockPath(directory),
@@ -98,7 +98,7 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
     ...(live === undefined ? {} : { live_socket: live }),
     // Permissions are checked against the spelling and against the place.
     roots: [...new Set(roots.flatMap((name) => [settings![name], absolute(settings![name])]))],
-    variables: [...configurationVariables(), ...(compat ? [compat] : [])],
+    variables: [...configurationVariables(), ...named.map(String)],
     tool_variables: [...TOOL_VARIABLES, ...HOST_VARIABLES, ...TOKEN_VARIABLES, ...PLACE_VARIABLES],
     programs,
     exchangeable_programs: examines ? exchangeablePrograms(Deno.uid()) : [],

@@ -4,7 +4,7 @@
  */
 
 import { AGENTS, type Lane, LANES } from "../../broker/agents.ts";
-import { type ApiKey, apiKey, KEY_VARIABLES, keysPath, readKeys } from "../../broker/settings/keys.ts";
+import { type ApiKey, apiKey, KEY_VARIABLES, keysPath, metricsToken, readKeys } from "../../broker/settings/keys.ts";
 import { oauthPath, readCredential, type SubscriptionLane } from "../../broker/settings/oauth.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { messageOf } from "../../lib/errors.ts";
@@ -40,7 +40,19 @@ export async function checkCredentials(options: CredentialOptions): Promise<Host
       checks.push(await subscriptionCheck(name, lane, options));
     } else checks.push(keyCheck(name, lane, { ...options, file, isNeeded, agent: agent.name }));
   }
+  if (settings.broker.metrics_token_env !== "") checks.push(metricsCheck({ ...options, file, isNeeded: true }));
   return checks;
+}
+
+/** The token that the metrics ask for: without it the broker does not start. */
+function metricsCheck({ settings: { broker }, env, file }: KeyOptions): HostCheck {
+  const name = "credentials metrics";
+  try {
+    const token = metricsToken(broker, { env, file });
+    return ok(name, token === undefined ? "broker.metrics_addr is empty: none is used" : broker.metrics_token_env);
+  } catch (error) {
+    return failedCheck(name, error);
+  }
 }
 
 interface KeyOptions extends CredentialOptions {

@@ -4,11 +4,13 @@ import { fileErrorCode } from "../../lib/fs.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
 import type { UntrustedPlace } from "../../broker/settings/own_places.ts";
 import { startWarnings } from "../../broker/settings/warnings.ts";
+import { readApiTokens } from "../../broker/http/api_tokens.ts";
+import { apiTokensPath } from "../../broker/settings/keys.ts";
 import { readItems } from "../../broker/engine/queue/item.ts";
 import { surveyTraces } from "../../broker/task/task_index.ts";
 import { tracePath } from "../../broker/task/trace.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
+import { checked, fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
 export interface HomeOptions {
   home: string;
@@ -67,7 +69,12 @@ export async function checkRecords(
   const { entries, damaged } = await surveyTraces(audit_root);
   const directory = `${taskdHome(home)}/queue`;
   const queue = stat(directory) === undefined ? { items: [], damaged: [] } : readItems(directory);
+  const tokens = await checked("records", async () => {
+    await readApiTokens(apiTokensPath(home));
+    return [];
+  });
   const found = [
+    ...tokens,
     ...[...damaged.values()].map(({ id, fault: { seq, problem } }) => {
       const detail = `${tracePath(audit_root, id)}: row ${seq} is ${problem}`;
       return fail("records", detail, "Restore the file from a backup, or move it away: the task is not continued");

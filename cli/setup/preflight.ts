@@ -9,9 +9,10 @@ import { createEmptyFile, fileError, fileErrorCode, removeIfPresent } from "../.
 import { parseHttpAddress } from "../../lib/http/address.ts";
 import { LANES } from "../../broker/agents.ts";
 import { parsePriceFile } from "../../broker/gateway/prices.ts";
+import { readApiTokens } from "../../broker/http/api_tokens.ts";
 import { prepareSocketFolder } from "../../lib/socket_folder.ts";
 import type { PolicyView } from "../../broker/settings/policy_view.ts";
-import { apiKey, readKeys } from "../../broker/settings/keys.ts";
+import { apiKey, apiTokensPath, metricsToken, readKeys } from "../../broker/settings/keys.ts";
 import { loadSettings, type ResolvedSettings, taskdHome } from "../../broker/settings/load.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import { requireOwnRoots, ROOTS } from "../../broker/settings/roots.ts";
@@ -53,7 +54,7 @@ export async function preflight(options: PreflightOptions): Promise<ResolvedSett
   requireOwnRoots(settings, home);
   for (const name of ROOTS) tryDirectory(settings[name]);
   prepareSocketFolder(settings.broker.socket);
-  tryAddress(settings, options.live);
+  tryAddresses(settings, options.live);
   await tryRuntime(settings, options);
   return resolved;
 }
@@ -67,8 +68,10 @@ function requireHome(directory: string): void {
   }
 }
 
-async function tryKeys({ compat }: Settings, { home, env }: PreflightOptions): Promise<void> {
+async function tryKeys({ compat, broker }: Settings, { home, env }: PreflightOptions): Promise<void> {
   const file = await readKeys(home);
+  metricsToken(broker, { env, file });
+  await readApiTokens(apiTokensPath(home));
   for (const lane of LANES) apiKey(lane, { env, file, compat_variable: compat.api_key_env });
 }
 
@@ -83,18 +86,23 @@ function tryDirectory(path: string): void {
   }
 }
 
-/** The listener over TCP, unless the running broker has that very address. */
-function tryAddress({ broker }: Settings, live: PolicyView | null): void {
-  const held = live?.fields.find(({ setting }) => setting === "broker.addr")?.value;
-  if (broker.addr === "" || broker.addr === held) return;
-  const { hostname, port } = parseHttpAddress(broker.addr);
-  try {
-    Deno.listen({ hostname, port }).close();
-  } catch (cause) {
-    throw new TaskdError("unavailable", `Cannot listen on ${broker.addr}: ${messageOf(cause)}`, {
-      cause,
-      hint: "Choose another broker.addr, or end the program that has it",
-    });
+const ADDRESSES = ["addr", "api_addr", "metrics_addr"] as const;
+
+/** The listeners over TCP, but those whose very address the running broker has for one of its own. */
+function tryAddresses({ broker }: Settings, live: PolicyView | null): void {
+  const held = ADDRESSES.map((name) => live?.fields.find(({ setting }) => setting === `broker.${name}`)?.value);
+  for (const name of ADDRESSES) {
+    const address = broker[name];
+    if (address === "" || held.includes(address)) continue;
+    const { hostname, port } = parseHttpAddress(address);
+    try {
+      Deno.listen({ hostname, port }).close();
+    } catch (cause) {
+      throw new TaskdError("unavailable", `Cannot listen on ${address}: ${messageOf(cause)}`, {
+        cause,
+        hint: `Choose another broker.${name}, or end the program that has it`,
+      });
+    }
   }
 }
 

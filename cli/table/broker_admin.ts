@@ -3,6 +3,7 @@
  * settings. They work in `~/.taskd` themselves, whether or not a broker runs; `ui` asks the one that runs.
  */
 
+import type { ApiRole } from "../../broker/api/wire.ts";
 import type { RuntimeName } from "../../broker/settings/settings.ts";
 import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import { parentOf } from "../../lib/real_path.ts";
@@ -24,6 +25,9 @@ import { AGENT_NAMES, EGRESS_HOST } from "./broker_shared.ts";
 
 /** Values of the setting `runtime`; repeated here, because this table is loaded by every call. */
 export const RUNTIME_NAMES: readonly RuntimeName[] = ["auto", "podman", "docker", "container", "bubblewrap", "deno"];
+
+/** Roles of API tokens; repeated here likewise. */
+export const ROLE_NAMES: readonly ApiRole[] = ["read", "submit", "approve"];
 
 /** The egress list, which is replaced as a whole. */
 function egressNeeds(plan: Plan): PermissionSet {
@@ -51,6 +55,38 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
       "The address opens the pages once, within 60 s: who opens it can approve until that session ends. Run it " +
       "again for another browser, and after the broker was started again.",
     examples: [{ words: "ui", why: "Open it in a browser on this host" }],
+    ...ASKS_BROKER,
+  },
+  {
+    name: "token create",
+    summary: "Make a token for programs that use the broker over broker.api_addr",
+    details:
+      "Prints the token once; the broker keeps its digest alone. The role read lists tasks and reads diffs, logs, " +
+      "statistics and metrics; submit submits tasks too; approve decides about them as well. What is done with a token is " +
+      "recorded under its name.",
+    flags: [
+      text("role ROLE", `What it may do: ${ROLE_NAMES.join(", ")}; each may what the one before it may`, {
+        choices: ROLE_NAMES,
+        required: true,
+      }),
+      duration("ttl", "How long it is valid, a year at most", { default: "30d" }),
+      text("name NAME", "What it is called in records; by default the role and a few digits"),
+    ],
+    examples: [{ words: "token create --role submit --ttl 30d --name ci", why: "For a CI system that submits tasks" }],
+    ...ASKS_BROKER,
+  },
+  {
+    name: "token list",
+    summary: "List the tokens for broker.api_addr",
+    examples: [{ words: "token list", why: "Names, roles and when each expires; never a token" }],
+    ...ASKS_BROKER,
+  },
+  {
+    name: "token revoke",
+    summary: "End a token at once, with what is open over it",
+    positionals: [{ name: "name", kind: "word", help: "The token's whole name" }],
+    examples: [{ words: "token revoke ci", why: "The next request with it is refused" }],
+    output: "note",
     ...ASKS_BROKER,
   },
   {

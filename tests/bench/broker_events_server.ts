@@ -21,7 +21,8 @@ export const EVENTS_SERVER: Helper<EventsServer> = { module: new URL(import.meta
 if (import.meta.main) {
   const [dir] = Deno.args;
   const engine = new SmallEngine(await TaskStore.open(join(dir!, "audit")));
-  const http = await serveHttp({ engine, socket: join(dir!, "run", "b.sock"), log: console.error });
+  const socket = join(dir!, "run", "b.sock");
+  const http = await serveHttp({ engine, socket, tokens: join(dir!, "api-tokens.json"), log: console.error });
   const task = await engine.tasks.create({ repo: "example.com/o/r", instruction: "Talk", agent: "agent_a" });
   await task.move({ from: "admission", to: "staging" });
   await task.move({ from: "staging", to: "running" });

@@ -153,6 +153,7 @@ export class CheckWatch implements CiWatch {
           retry_of: record.id,
           ci_attempt,
           ...(record.over_network && { over_network: true }),
+          ...(record.submitted_by && { submitted_by: record.submitted_by }),
         });
         text = `retry ${ci_attempt} of ${max_attempts} began as ${id}`;
       } catch (error) {

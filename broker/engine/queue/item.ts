@@ -9,6 +9,7 @@ import { parseSealedJson, sealJson } from "../../../lib/sealed_json.ts";
 import { escapeJson } from "../../../lib/text/sanitize.ts";
 import { QUEUE_STATES, type QueueState } from "../../api/wire.ts";
 import { SUBMIT_REQUEST, type TaskRecord } from "../../task/schema.ts";
+import { DECIDER } from "../../task/stages.ts";
 import { COUNT, RANDOM_ID, TEXT, TIME } from "../../task/value_schemas.ts";
 import { NO_CI_CONCLUSION } from "../../task/recover.ts";
 
@@ -22,6 +23,7 @@ const ITEM = v.strictObject({
   request: SUBMIT_REQUEST,
   /** As in the order of its task. */
   over_network: v.exactOptional(v.literal(true)),
+  submitted_by: v.exactOptional(DECIDER),
   state: v.picklist(QUEUE_STATES),
   queued_at: TIME,
   updated_at: TIME,

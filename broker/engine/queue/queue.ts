@@ -256,6 +256,7 @@ export class DurableQueue implements TaskQueue {
       const record = await this.#options.engine.submit(item.request, {
         queue_id: item.id,
         ...(item.over_network && { over_network: true }),
+        ...(item.submitted_by && { submitted_by: item.submitted_by }),
       });
       this.#follow(record);
       // Cancelled while its task was being made, and perhaps forgotten since.

@@ -15,6 +15,7 @@ const MODULES: Readonly<Record<string, () => Promise<BrokerModule>>> = {
   ...exportsOf(() => import("../../commands/task_ends.ts"), ["deny", "kill", "prune"]),
   ...exportsOf(() => import("../../commands/queue.ts"), ["add", "list", "cancel"], "queue"),
   ...exportsOf(() => import("../../commands/egress.ts"), ["grant"], "egress"),
+  ...exportsOf(() => import("../../commands/token.ts"), ["create", "list", "revoke"], "token"),
 };
 
 export const loadForBroker: Load = async ({ name }) => {

@@ -11,7 +11,7 @@ import { TO_THE_GATE } from "../task/lives.ts";
 import { SmallEngine } from "./small_engine.ts";
 
 /** Options of {@linkcode withBroker}. */
-export type TestOptions = Partial<Omit<ServeHttpOptions, "engine" | "socket" | "log">>;
+export type TestOptions = Partial<Omit<ServeHttpOptions, "engine" | "socket" | "tokens" | "log">>;
 
 /** A running server and what it stands on. */
 export class TestBroker {
@@ -33,13 +33,24 @@ export class TestBroker {
     const engine = new SmallEngine(await TaskStore.open(`${root}/audit`));
     const log: string[] = [];
     const socket = `${root}/run/taskd.sock`;
-    const http = await serveHttp({ ...options, engine, socket, log: (entry) => void log.push(entry) });
+    const tokens = `${root}/api-tokens.json`;
+    const http = await serveHttp({ ...options, engine, socket, tokens, log: (entry) => void log.push(entry) });
     return new TestBroker(root, engine, http, log);
   }
 
   /** Port of `broker.addr`. */
   get port(): number {
-    return Number(this.http.addr!.split(":").at(-1));
+    return portOf(this.http.addr!);
+  }
+
+  /** Port of `broker.api_addr`. */
+  get api_port(): number {
+    return portOf(this.http.api_addr!);
+  }
+
+  /** Port of `broker.metrics_addr`. */
+  get metrics_port(): number {
+    return portOf(this.http.metrics_addr!);
   }
 
   /** Port of the web pages. */
@@ -78,6 +89,10 @@ export class TestBroker {
     if (answer === undefined) throw new Error(`no answer to ${line}`);
     return answer;
   }
+}
+
+function portOf(address: string): number {
+  return Number(address.split(":").at(-1));
 }
 
 /** Runs `test` with a broker, and without a trace afterwards. */

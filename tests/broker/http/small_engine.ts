@@ -5,7 +5,7 @@
 import { openConflicts } from "../../../broker/databases/evidence.ts";
 import { decideAsRead, type PushRequest } from "../../../broker/task/decisions.ts";
 import { buildBrief } from "../../../broker/task/brief.ts";
-import type { BrokerEngine } from "../../../broker/api/engine.ts";
+import type { BrokerEngine, Submitter } from "../../../broker/api/engine.ts";
 import {
   type BasesView,
   type CeilingView,
@@ -65,17 +65,17 @@ export class SmallEngine implements BrokerEngine {
     if (refusal !== undefined) throw refusal;
   }
 
-  async submit(request: SubmitRequest): Promise<TaskRecord> {
+  async submit(request: SubmitRequest, origin: Submitter = {}): Promise<TaskRecord> {
     this.#note("submit", request);
     await this.held;
     const { agent = "agent_a", ...rest } = request;
-    return (await this.tasks.create({ agent, ...rest })).record;
+    return (await this.tasks.create({ agent, ...rest, ...origin })).record;
   }
 
-  async retry(id: string): Promise<TaskRecord> {
+  async retry(id: string, origin: Submitter = {}): Promise<TaskRecord> {
     this.#note("retry", id);
     const { repo, instruction, agent } = this.tasks.read(id);
-    return (await this.tasks.create({ repo, instruction, agent, retry_of: id })).record;
+    return (await this.tasks.create({ repo, instruction, agent, retry_of: id, ...origin })).record;
   }
 
   async view(id: string): Promise<TaskView> {

@@ -65,7 +65,8 @@ Deno.test({
 
 Deno.test("a live broker's socket is refused with broker_running, and it goes on", () =>
   withBroker(async (broker) => {
-    const options = { engine: broker.engine, socket: broker.http.socket, log: () => {} };
+    const tokens = `${broker.root}/api-tokens.json`;
+    const options = { engine: broker.engine, socket: broker.http.socket, tokens, log: () => {} };
     const error = await assertRejects(() => serveHttp(options), TaskdError);
     assertEquals(error.code, "broker_running");
     assertStringIncludes(error.hint ?? "", "BROKER_SOCKET");
@@ -93,7 +94,10 @@ Deno.test("a file in the socket's place, and an invalid path, are refused", () =
     assertEquals(Deno.readTextFileSync(`${root}/run/taskd.sock`), "precious");
     await withBroker(async ({ engine }) => {
       for (const socket of ["relative.sock", `${root}/real/${"x".repeat(120)}`]) {
-        const error = await assertRejects(() => serveHttp({ engine, socket, log: () => {} }), TaskdError);
+        const error = await assertRejects(
+          () => serveHttp({ engine, socket, tokens: `${root}/t.json`, log: () => {} }),
+          TaskdError,
+        );
         assertEquals(error.code, "usage");
       }
     });
@@ -229,7 +233,8 @@ Deno.test("a subscriber of a broker that is replaced goes on with the next one",
     const next = events.next();
     await first.http.close();
     const { engine } = first;
-    const http = await serveHttp({ engine, socket: first.http.socket, log: () => {} });
+    const tokens = `${first.root}/api-tokens.json`;
+    const http = await serveHttp({ engine, socket: first.http.socket, tokens, log: () => {} });
     await task.append({ type: "note", text: "of the next" });
     assertEquals((await next).value?.id, 4);
     await events.return();

@@ -123,7 +123,7 @@ longTest("with a running broker and a ceiling, stats shows its headroom in the c
   const log = (line: string) => {
     throw new Error(line);
   };
-  const http = await serveHttp({ engine, socket: place.socket, log });
+  const http = await serveHttp({ engine, socket: place.socket, tokens: `${place.base}/api-tokens.json`, log });
   try {
     const ended_at = new Date().toISOString();
     for (let n = 0; n < 3; n++) {

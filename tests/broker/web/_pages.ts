@@ -226,7 +226,8 @@ export class Pages {
   static async open(browser: Browser, root: string, clock: Clock = systemClock): Promise<Pages> {
     const engine = new PagesEngine(await TaskStore.open(`${root}/audit`));
     const socket = `${root}/run/taskd.sock`;
-    const http = await serveHttp({ engine, socket, web: webResponse, log: () => {}, clock });
+    const tokens = `${root}/api-tokens.json`;
+    const http = await serveHttp({ engine, socket, tokens, web: webResponse, log: () => {}, clock });
     return new Pages(engine, browser, http, new BrokerClient({ socket }));
   }
 

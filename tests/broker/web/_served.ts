@@ -22,6 +22,6 @@ class ServedEngine extends PagesEngine {
 const root = Deno.args[0]!;
 const engine = new ServedEngine(await TaskStore.open(`${root}/audit`));
 const socket = `${root}/run/taskd.sock`;
-await serveHttp({ engine, socket, web: webResponse, log: () => {} });
+await serveHttp({ engine, socket, tokens: `${root}/api-tokens.json`, web: webResponse, log: () => {} });
 const id = await engine.gate({ diff: ORDINARY });
 console.log(JSON.stringify({ address: await new BrokerClient({ socket }).uiUrl(), id }));

@@ -341,6 +341,7 @@ export async function makeBrokerHost(): Promise<BrokerHost> {
     serveHttp({
       engine,
       socket,
+      tokens: `${place.base}/home/.taskd/api-tokens.json`,
       log: (line) => {
         throw new Error(line);
       },
