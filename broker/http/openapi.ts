@@ -9,6 +9,8 @@ import * as v from "valibot";
 import { VERSION } from "../../lib/version.ts";
 import type { SchemaInside } from "../api/readable.ts";
 import * as wire from "../api/wire.ts";
+import type { ApiRole } from "../api/wire.ts";
+import { mayUse, ROLES } from "./listener_policy.ts";
 import { type HttpRoute, isAdmin } from "./route.ts";
 
 type JsonObject = Record<string, unknown>;
@@ -145,11 +147,12 @@ export function openApi(routes: readonly HttpRoute[]): JsonObject {
       title: "taskd, the task broker",
       version: VERSION,
       license: { name: "MIT", identifier: "MIT" },
-      description: "Served on the unix socket, on broker.addr when it is set, and beside the web pages.",
+      description:
+        "Served on the unix socket, beside the web pages, and on broker.addr, broker.api_addr and, as far as it " +
+        "is metrics, broker.metrics_addr where they are set.",
     },
     servers: [{ url: "http://localhost", description: "Over the unix socket" }],
-    // The web pages' listener alone asks for a token.
-    security: [{}, { session_token: [] }],
+    security: [{}, { session_token: [] }, { api_token: [] }],
     tags: [
       { name: "tasks" },
       { name: "admin", description: "For peers on the broker's machine" },
@@ -159,6 +162,16 @@ export function openApi(routes: readonly HttpRoute[]): JsonObject {
     components: {
       schemas: { ...requests.components, ...answers.components, TaskEvent: { oneOf: events } },
       securitySchemes: {
+        api_token: {
+          type: "http",
+          scheme: "bearer",
+          description: "On broker.api_addr: `taskd token create` makes one. Its role says which operations are for it",
+        },
+        metrics_token: {
+          type: "http",
+          scheme: "bearer",
+          description: "On broker.metrics_addr, where broker.metrics_token_env names one",
+        },
         session_token: {
           type: "http",
           scheme: "bearer",
@@ -197,9 +210,7 @@ function operation(route: HttpRoute, requests: Describer, answers: Describer): J
     operationId: [method.toLowerCase(), ...words, ...(path.endsWith("<id>") ? ["one"] : [])].join("_"),
     summary: doc,
     tags: [route.pages !== undefined ? "pages" : isAdmin(route) ? "admin" : "tasks"],
-    ...(route.pages === undefined
-      ? {}
-      : { security: [route.pages === "code" ? { page_code: [] } : { session_token: [] }] }),
+    security: security(route),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(body === undefined ? {} : {
       requestBody: {
@@ -215,6 +226,18 @@ function operation(route: HttpRoute, requests: Describer, answers: Describer): J
       },
     },
   };
+}
+
+/** What a client may come in with: nothing, on a listener that asks for nothing; each role that is good for the route. */
+function security(route: HttpRoute): JsonObject[] {
+  if (route.pages !== undefined) return [route.pages === "code" ? { page_code: [] } : { session_token: [] }];
+  const roles = (Object.keys(ROLES) as ApiRole[]).filter((role) => mayUse("api", role, route));
+  return [
+    {},
+    ...(mayUse("ui", undefined, route) ? [{ session_token: [] }] : []),
+    ...(roles.length > 0 ? [{ api_token: roles }] : []),
+    ...(route.right === "metrics" ? [{ metrics_token: [] }] : []),
+  ];
 }
 
 function success({ answer }: HttpRoute, answers: Describer): JsonObject {

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
-import { apiKey, keysPath, readKeys, writeKeys } from "./keys.ts";
+import { apiKey, keysPath, metricsToken, readKeys, writeKeys } from "./keys.ts";
 
 async function withHome(test: (home: string) => Promise<void>): Promise<void> {
   const home = await Deno.makeTempDir();
@@ -47,6 +47,19 @@ Deno.test("the compat key comes from the variable of api_key_env, by default fro
     secret: "f",
     source: "api-keys.env:MY_KEY",
   });
+});
+
+Deno.test("the metrics' token is in the variable that the settings name, and missing or short is refused", () => {
+  const at = { metrics_addr: "127.0.0.1:1", metrics_token_env: "SCRAPE" };
+  const token = "0123456789abcdef";
+  assertEquals(metricsToken({ ...at, metrics_token_env: "" }, sources({ SCRAPE: token })), undefined);
+  assertEquals(metricsToken({ ...at, metrics_addr: "" }, sources({})), undefined);
+  assertEquals(metricsToken(at, sources({ SCRAPE: token }, { SCRAPE: `${token}f` })), token);
+  assertEquals(metricsToken(at, sources({}, { SCRAPE: token })), token);
+  for (const env of [{}, { SCRAPE: "short-secret" }, { SCRAPE: `${token} secret` }]) {
+    const error = assertThrows(() => metricsToken(at, sources(env)), TaskdError);
+    assertEquals([error.code, error.message.includes("secret")], ["invalid_config", false]);
+  }
 });
 
 Deno.test("a key that is not valid in a header is refused and not shown", () => {

@@ -60,7 +60,14 @@ Deno.test("the defaults are the contract's", async () => {
     max_file_bytes: 268_435_456,
     run_hooks_of: [],
     allow_vendor_tools: [],
-    broker: { socket: "/tmp/taskd-1000/taskd.sock", addr: "" },
+    broker: {
+      socket: "/tmp/taskd-1000/taskd.sock",
+      addr: "",
+      api_addr: "",
+      api_allow_non_loopback: false,
+      metrics_addr: "",
+      metrics_token_env: "",
+    },
     branch_store: { socket: "/home/ada/.taskd/store/taskd.sock" },
     upstreams: {
       vendor_a: "https://api.anthropic.com",

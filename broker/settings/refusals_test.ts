@@ -79,6 +79,20 @@ Deno.test("every pair that the contract forbids is refused, whichever setting is
 });
 
 // conformance: b7.global_max_tasks b7.max_attempts b7.watch_timeout
+Deno.test("api_addr is a loopback address unless it is said otherwise, and listeners have ports of their own", async () => {
+  for (const addr of ["0.0.0.0:1", "10.0.0.1:1", "'[::]:1'", "host.example:1"]) {
+    assertEquals((await refusal({ config: `broker: { api_addr: ${addr} }` })).setting, "broker.api_addr", addr);
+    await load({ config: `broker: { api_addr: ${addr}, api_allow_non_loopback: true }` });
+  }
+  const pairs = [["api_addr", "addr"], ["metrics_addr", "addr"], ["metrics_addr", "api_addr"]];
+  for (const [one, other] of pairs) {
+    const config = (port: number) => `broker: { ${one}: 127.0.0.1:7, ${other}: localhost:${port} }`;
+    assertEquals((await refusal({ config: config(7) })).setting, `broker.${one}`);
+    await load({ config: config(8) });
+  }
+  await load({ config: "broker: { addr: 127.0.0.1:0, api_addr: 127.0.0.1:0, metrics_addr: 127.0.0.1:0 }" });
+});
+
 Deno.test("a pair of settings at its limit is allowed", async () => {
   for (
     const config of [

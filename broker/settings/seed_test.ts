@@ -77,7 +77,7 @@ Deno.test("uncommenting every default of the seeded file changes nothing", async
 Deno.test("every example of the seeded file can be uncommented", async () => {
   const examples = configText().replaceAll(/^( *)# {5}/gm, "$1");
   const { sources, settings } = await load({ config: examples });
-  assertEquals([...sources].filter(([, source]) => source === "config.yaml").length, 9);
+  assertEquals([...sources].filter(([, source]) => source === "config.yaml").length, 11);
   assertEquals(settings.profiles.repos["git.example.com/owner/repo"]?.setup, [["npm", "ci"]]);
 });
 

@@ -23,12 +23,29 @@ Deno.test("a limb that is set in total mode is warned of by its name", async () 
   assertEquals(both?.includes("global_budget_usd and global_max_tasks"), true);
 });
 
-Deno.test("a listener that other machines can reach is warned of", async () => {
-  for (const addr of ["127.0.0.1:1", "'[::1]:1'", "localhost:1", "127.9.9.9:1"]) {
-    assertEquals(await warned(`broker: { addr: ${addr} }`), [], addr);
+const LOOPBACK = ["127.0.0.1:1", "'[::1]:1'", "localhost:1", "127.9.9.9:1"];
+const OUTWARD = ["0.0.0.0:1", "'[::]:1'", "10.0.0.1:1", "host.example:1"];
+
+Deno.test("broker.addr is warned of wherever it listens, with who can come in", async () => {
+  const warningsOf = async (addr: string) =>
+    startWarnings((await load({ config: `broker: { addr: ${addr} }` })).settings);
+  for (const [addresses, who] of [[LOOPBACK, "every user of this machine"], [OUTWARD, "other machines"]] as const) {
+    for (const addr of addresses) {
+      const [text, ...more] = await warningsOf(addr);
+      assertEquals([text?.includes(who), text?.includes("broker.api_addr"), more], [true, true, []], addr);
+    }
   }
-  for (const addr of ["0.0.0.0:1", "'[::]:1'", "10.0.0.1:1", "host.example:1"]) {
-    assertEquals((await warned(`broker: { addr: ${addr} }`)).length, 1, addr);
+});
+
+Deno.test("metrics that other machines can read without a token are warned of, and tokens without TLS", async () => {
+  for (const addr of LOOPBACK) {
+    assertEquals(await warned(`broker: { metrics_addr: ${addr} }`), [], addr);
+    assertEquals(await warned(`broker: { api_addr: ${addr} }`), [], addr);
+  }
+  for (const addr of OUTWARD) {
+    assertEquals((await warned(`broker: { metrics_addr: ${addr} }`)).length, 1, addr);
+    assertEquals(await warned(`broker: { metrics_addr: ${addr}, metrics_token_env: SCRAPE }`), [], addr);
+    assertEquals((await warned(`broker: { api_addr: ${addr}, api_allow_non_loopback: true }`)).length, 1, addr);
   }
 });
 
