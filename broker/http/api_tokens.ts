@@ -1,7 +1,7 @@
 /**
  * Who may use `broker.api_addr`: bearer tokens of a role, which the unix socket alone makes, lists and revokes.
  *
- * - Of a token the SHA-256 is kept. It has 32 random bytes, which nobody finds by trying: the salt and the slow hash that
+ * - Of a token the SHA-256 is kept. It has 32 random bytes, which are not found by trying: the salt and the slow hash that
  *   passwords get, because people choose those, would add nothing.
  * - The file is its owner's alone, has a checksum and is replaced as a whole. A change is on the disk before it is
  *   acknowledged, and counts for the next request.
@@ -60,7 +60,7 @@ export class ApiToken {
     return this.kept.role;
   }
 
-  /** Its name with the fingerprint, which tells it from an earlier one of that name. */
+  /** Its name with the fingerprint, by which it differs from an earlier one of that name. */
   get shown(): string {
     return `${this.kept.name} (${fingerprintOf(this.kept)})`;
   }

@@ -23,7 +23,7 @@ import { SOCKET_HOST } from "../api/socket_host.ts";
 import type { ApiRole } from "../api/wire.ts";
 import type { ApiToken, ApiTokens } from "./api_tokens.ts";
 import type { PageSession, PageSessions } from "./page_sessions.ts";
-import { type HttpRoute, isAdmin, type Right } from "./route.ts";
+import type { Right, RouteRights } from "./rights.ts";
 
 /** A listener, as far as it decides who may come in. */
 export type ListenerPolicy =
@@ -62,7 +62,7 @@ export const ROLES: Readonly<Record<ApiRole, readonly Right[]>> = {
 };
 
 /** Whether a client of a listener may use a route, `role` being that of its token, where it has one. */
-export function mayUse(kind: ListenerKind, role: ApiRole | undefined, { right }: Pick<HttpRoute, "right">): boolean {
+export function mayUse(kind: ListenerKind, role: ApiRole | undefined, { right }: Pick<RouteRights, "right">): boolean {
   const { rights } = LISTENERS[kind];
   if (rights !== "by role") return rights.includes(right);
   return role !== undefined && ROLES[role].includes(right);
@@ -85,7 +85,7 @@ export interface Admitted {
  *
  * @param route Where there is one of this path and method.
  */
-export function admit(request: Request, listener: ListenerPolicy, route: HttpRoute | undefined): Admitted {
+export function admit(request: Request, listener: ListenerPolicy, route: RouteRights | undefined): Admitted {
   const authorization = request.headers.get("authorization");
   switch (listener.kind) {
     case "socket":
@@ -117,20 +117,12 @@ function unauthorized(what: string, hint: string): RequestRefused {
 }
 
 /**
- * Makes sure that one of these routes, which are of one path, is for this client.
+ * Makes sure that a route is for the clients of this listener and role.
  *
  * @throws {RequestRefused} 403.
  */
-export function checkRights(
-  request: Request,
-  listener: ListenerPolicy,
-  { routes, peer, role }: { routes: readonly HttpRoute[]; peer: Deno.Addr; role: ApiRole | undefined },
-): void {
-  const [first] = routes;
-  if (first !== undefined && !routes.some((route) => mayUse(listener.kind, role, route))) {
-    throw notHere(listener.kind, first.right, role);
-  }
-  if (routes.some(isAdmin)) checkAdmin(request, listener, peer);
+export function checkRight({ kind }: ListenerPolicy, role: ApiRole | undefined, route: RouteRights): void {
+  if (!mayUse(kind, role, route)) throw notHere(kind, route.right, role);
 }
 
 function notHere(kind: ListenerKind, right: Right, role: ApiRole | undefined): RequestRefused {

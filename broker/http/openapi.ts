@@ -11,7 +11,8 @@ import type { SchemaInside } from "../api/readable.ts";
 import * as wire from "../api/wire.ts";
 import type { ApiRole } from "../api/wire.ts";
 import { mayUse, ROLES } from "./listener_policy.ts";
-import { type HttpRoute, isAdmin } from "./route.ts";
+import { isAdmin } from "./rights.ts";
+import type { HttpRoute } from "./route.ts";
 
 type JsonObject = Record<string, unknown>;
 

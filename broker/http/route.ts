@@ -5,17 +5,10 @@
 import type * as v from "valibot";
 import type { BodySchema } from "./bodies.ts";
 import type { Call, Query, QuerySchemas } from "./call.ts";
+import type { RouteRights } from "./rights.ts";
 
-/**
- * What a client needs to be let in to a route: `read` changes nothing, `submit` begins tasks, `approve` decides about
- * tasks and ends them, `own` is for who owns the unix socket, `session` for a browser on the listener of the pages.
- */
-export type Right = "health" | "metrics" | "read" | "submit" | "approve" | "own" | "session";
-
-export interface HttpRoute {
+export interface HttpRoute extends RouteRights {
   readonly method: "GET" | "POST";
-  readonly path: string;
-  readonly right: Right;
   /** Parameters of the URL that it takes, each of which may be absent unless it is `required`. */
   readonly query?: QuerySchemas;
   /** Of these, those that must be there. */
@@ -23,18 +16,9 @@ export interface HttpRoute {
   readonly body?: BodySchema;
   /** Whether an empty body stands for an empty object. */
   readonly body_optional?: true;
-  /** Whether it may end a task, which is an operator's to do at whatever path. */
-  readonly ends_tasks?: true;
-  /** A route of the pages' listener alone, and what it is asked with: a one-time code, or the token of a session. */
-  readonly pages?: "code" | "token";
   readonly answer: RouteAnswer;
   readonly doc: string;
   readonly run: (call: Call) => Response | Promise<Response>;
-}
-
-/** Whether a route is an operator's: then only for peers on this machine. */
-export function isAdmin({ path, ends_tasks }: Pick<HttpRoute, "path" | "ends_tasks">): boolean {
-  return ends_tasks === true || path.startsWith("/admin/");
 }
 
 /** What a route answers when all is well: JSON of a schema, another type, or nothing. */

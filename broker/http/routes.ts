@@ -203,7 +203,7 @@ export const ROUTES: readonly HttpRoute[] = [
   post("/admin/tokens/<id>/revoke", {
     right: "own",
     answer: { status: 204 },
-    doc: "Ends the token whose whole name stands in the place of `<id>`, with its streams; over the unix socket alone",
+    doc: "Ends the token of the name <id>, with its streams; over the unix socket alone",
     run: tokens.revoke,
   }),
   post("/session", {

@@ -21,8 +21,9 @@ import type { BrokerEngine } from "../api/engine.ts";
 import { answer, problem } from "./answers.ts";
 import { ApiTokens } from "./api_tokens.ts";
 import { Call } from "./call.ts";
-import { admit, checkRights, type ListenerPolicy, SOCKET_RULE } from "./listener_policy.ts";
+import { admit, checkAdmin, checkRight, type ListenerPolicy, SOCKET_RULE } from "./listener_policy.ts";
 import { PageSessions } from "./page_sessions.ts";
+import { isAdmin } from "./rights.ts";
 import { findRoutes } from "./routes.ts";
 import { prepareSocketFolder } from "../../lib/socket_folder.ts";
 
@@ -184,11 +185,8 @@ class Listeners implements RunningHttp {
         hint: "GET /openapi.json lists the routes",
       });
     }
-    checkRights(request, listener, {
-      routes: route === undefined ? routes : [route],
-      peer: connection.peer,
-      role: admitted.token?.role,
-    });
+    if (route !== undefined) checkRight(listener, admitted.token?.role, route);
+    if (routes.some(isAdmin)) checkAdmin(request, listener, connection.peer);
     if (route === undefined) throw wrongMethod(routes.map(({ method }) => method));
     const call = new Call(request, {
       engine: this.#options.engine,

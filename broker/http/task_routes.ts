@@ -41,7 +41,7 @@ function submitter(call: Call): Submitter {
   return listener.kind === "addr" ? { over_network: true } : {};
 }
 
-/** Databases and further hosts are not for whoever reaches an address. */
+/** Databases and further hosts are not for all who reach an address. */
 function checkReach({ context: { listener } }: Call, order: Pick<SubmitRequest, "databases" | "egress_extra">): void {
   if (listener.kind !== "addr") return;
   const named = (["databases", "egress_extra"] as const).filter((field) => (order[field] ?? []).length > 0);

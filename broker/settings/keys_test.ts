@@ -49,7 +49,7 @@ Deno.test("the compat key comes from the variable of api_key_env, by default fro
   });
 });
 
-Deno.test("the metrics' token is in the variable that the settings name, and missing or short is refused", () => {
+Deno.test("the metrics' token is in the variable that the settings name; a missing one is refused", () => {
   const at = { metrics_addr: "127.0.0.1:1", metrics_token_env: "SCRAPE" };
   const token = "0123456789abcdef";
   assertEquals(metricsToken({ ...at, metrics_token_env: "" }, sources({ SCRAPE: token })), undefined);

@@ -79,7 +79,7 @@ Deno.test("every pair that the contract forbids is refused, whichever setting is
 });
 
 // conformance: b7.global_max_tasks b7.max_attempts b7.watch_timeout
-Deno.test("api_addr is a loopback address unless it is said otherwise, and listeners have ports of their own", async () => {
+Deno.test("api_addr is on the loopback unless it is allowed elsewhere; each listener has its port", async () => {
   for (const addr of ["0.0.0.0:1", "10.0.0.1:1", "'[::]:1'", "host.example:1"]) {
     assertEquals((await refusal({ config: `broker: { api_addr: ${addr} }` })).setting, "broker.api_addr", addr);
     await load({ config: `broker: { api_addr: ${addr}, api_allow_non_loopback: true }` });

@@ -45,7 +45,7 @@ function listenerWarnings({ addr, api_addr, metrics_addr, metrics_token_env }: S
   }
   if (api_addr !== "" && !isLoopback(api_addr)) {
     warnings.push(
-      `broker.api_addr ${api_addr} is reachable from other machines without TLS: whoever sees the traffic has the tokens`,
+      `broker.api_addr ${api_addr} is reachable from other machines without TLS: who sees the traffic has the tokens`,
     );
   }
   if (metrics_addr !== "" && metrics_token_env === "" && !isLoopback(metrics_addr)) {

@@ -37,7 +37,7 @@ Deno.test("broker.addr is warned of wherever it listens, with who can come in", 
   }
 });
 
-Deno.test("metrics that other machines can read without a token are warned of, and tokens without TLS", async () => {
+Deno.test("open metrics on other addresses are warned of, and tokens without TLS", async () => {
   for (const addr of LOOPBACK) {
     assertEquals(await warned(`broker: { metrics_addr: ${addr} }`), [], addr);
     assertEquals(await warned(`broker: { api_addr: ${addr} }`), [], addr);

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { ApiRole } from "../../../broker/api/wire.ts";
 import { type ListenerKind, LISTENERS, mayUse, ROLES } from "../../../broker/http/listener_policy.ts";
-import { isAdmin } from "../../../broker/http/route.ts";
+import { isAdmin } from "../../../broker/http/rights.ts";
 import { ROUTES } from "../../../broker/http/routes.ts";
 import { type TestBroker, verdictOf, withBroker } from "./_broker.ts";
 import { beginSession } from "../../support/page_session.ts";
@@ -64,7 +64,7 @@ Deno.test("each route is for exactly the listeners and roles that are listed for
   assertEquals(Object.keys(EXPECTED).length, ROUTES.length);
 });
 
-Deno.test("a role that only reads has no route that changes anything, and each role has the one's before", () => {
+Deno.test("the role read changes nothing, and each role may what the one before it may", () => {
   for (const { method, right } of ROUTES) if (method === "POST") assertEquals(ROLES.read.includes(right), false);
   for (const [less, more] of [["read", "submit"], ["submit", "approve"]] as const) {
     assertEquals(ROLES[less].every((right) => ROLES[more].includes(right)), true);
@@ -91,7 +91,7 @@ async function clients(broker: TestBroker): Promise<Record<string, { port?: numb
   };
 }
 
-Deno.test("over the listeners themselves, each route refuses with 403 whom it is not for, and no one else", () =>
+Deno.test("over the listeners themselves, each route refuses with 403 exactly whom it is not for", () =>
   withBroker(async (broker) => {
     const asking = await clients(broker);
     for (const { method, path, pages } of ROUTES) {
