@@ -19,6 +19,8 @@ import { DependencyCache, quotaBytes } from "./cache/dependency_cache.ts";
 import { TaskDatabases } from "./databases/task_databases.ts";
 import { Dialer } from "./egress/dialer.ts";
 import { EGRESS_LIMITS, EgressProxy, type EgressProxyOptions } from "./egress/proxy.ts";
+import { type DiskMeter, diskMeter } from "./engine/disk_count.ts";
+import { StageRoom, type StageRoomOptions } from "./engine/stage_room.ts";
 import { Engine } from "./engine/engine.ts";
 import { setupRunner } from "./engine/setup.ts";
 import { type Lanes, openLanes } from "./engine/upstreams.ts";
@@ -87,6 +89,8 @@ export interface BrokerOverrides {
   runtime?: SandboxRuntime;
   egress?: Pick<EgressProxyOptions, "resolve" | "connect" | "timeouts" | "limits">;
   gateway?: Pick<GatewayOptions, "limits" | "timeouts">;
+  meter?: DiskMeter;
+  space?: StageRoomOptions["space"];
 }
 
 export interface RunningBroker {
@@ -348,6 +352,8 @@ async function openEngine(
     },
     ...(gh && { code_host: gh }),
     credentialProblem: lanes.credentialProblem,
+    meter: overrides.meter ?? diskMeter(clock),
+    room: new StageRoom({ stage_root: settings.stage_root, log, ...overrides.space && { space: overrides.space } }),
     setup: setupRunner({ settings, runtime, runtime_version, cache, git, clock }),
     databases: new TaskDatabases({
       socket: settings.branch_store.socket,

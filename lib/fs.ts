@@ -355,9 +355,14 @@ export function clonable(directory: string, options: CloneOptions = {}): Promise
 
 /** Bytes that this user may still write in the file system of `directory`; needs `--allow-sys=statfs` and reading. */
 export async function freeBytes(directory: string): Promise<number> {
+  return (await fileSystemBytes(directory)).free;
+}
+
+/** The same, and all that the file system has; needs the same. */
+export async function fileSystemBytes(directory: string): Promise<{ free: number; total: number }> {
   const { statfsSync } = await import("node:fs");
-  const { bavail, bsize } = statfsSync(directory);
-  return bavail * bsize;
+  const { bavail, blocks, bsize } = statfsSync(directory);
+  return { free: bavail * bsize, total: blocks * bsize };
 }
 
 async function neverClones(directory: string): Promise<boolean> {

@@ -8,6 +8,7 @@
 import * as v from "valibot";
 import { POLICY_VIEW } from "../settings/policy_view.ts";
 import {
+  DISK_USE,
   EGRESS_GRANTS,
   REFUSED_EGRESS,
   ROW_EVENTS,
@@ -75,6 +76,8 @@ export const TASK_VIEW = v.strictObject({
   refused_egress: REFUSED_EGRESS,
   /** Present when a person opened hosts to it while it ran. */
   egress_grants: v.exactOptional(EGRESS_GRANTS),
+  /** Present once its disk space was counted. */
+  disk: v.exactOptional(DISK_USE),
   links: TASK_LINKS,
 });
 export type TaskView = v.InferOutput<typeof TASK_VIEW>;

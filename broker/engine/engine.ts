@@ -90,6 +90,8 @@ export class Engine implements BrokerEngine {
       slots: deps.resolved.settings.max_concurrent_tasks,
       ceiling: deps.admission.ceiling(),
       queue: this.#queue?.list() ?? [],
+      disk_bytes: deps.room.taken,
+      stage_free_bytes: deps.room.free(),
     }));
     this.#late = new LateStages(deps, {
       ci: deps.ci?.(this),
@@ -162,7 +164,7 @@ export class Engine implements BrokerEngine {
   }
 
   async #begin(request: SubmitRequest, origin: TaskOrigin): Promise<TaskRecord> {
-    const { resolved, runtime, admission, tasks } = this.#deps;
+    const { resolved, runtime, admission, tasks, room } = this.#deps;
     this.#refuseWhenStopping();
     const plan = planTask(request, {
       settings: resolved.settings,
@@ -172,10 +174,12 @@ export class Engine implements BrokerEngine {
     if (origin.over_network) await reachRepo(this.#deps, plan.order, "fetch");
     await this.#checkCredential(plan);
     await checkData(this.#deps, request.databases);
+    const low = await room.low();
     this.#refuseWhenStopping();
     const { agent, auth } = plan;
     let claim: StartClaim;
     try {
+      if (low !== undefined) throw noRoom(low);
       claim = admission.claim({
         lane: agent.lane,
         auth,
@@ -184,7 +188,7 @@ export class Engine implements BrokerEngine {
       });
     } catch (error) {
       // An item of the queue is not refused: it waits, and is tried again.
-      const counts = origin.queue_id === undefined && hasCode(error, "at_capacity", "ceiling_reached");
+      const counts = origin.queue_id === undefined && hasCode(error, "at_capacity", "ceiling_reached", "no_space");
       if (counts) this.#metrics.refused(error.code);
       throw error;
     }
@@ -278,7 +282,12 @@ export class Engine implements BrokerEngine {
     return taskView(this.tasks, id, () => {
       const work = this.#works.get(id);
       return work &&
-        { spend: work.spend(), refused_egress: work.refusedEgress(), egress_grants: work.egressGrants() };
+        {
+          spend: work.spend(),
+          refused_egress: work.refusedEgress(),
+          egress_grants: work.egressGrants(),
+          disk: work.diskUse(),
+        };
     });
   }
 
@@ -408,6 +417,12 @@ export class Engine implements BrokerEngine {
     await this.#background.idle();
     await this.tasks.close();
   }
+}
+
+function noRoom(low: string): TaskdError {
+  return new TaskdError("no_space", `Cannot start the task: ${low}`, {
+    hint: "Make room there; tasks that run already go on",
+  });
 }
 
 function given(reason: string): string {

@@ -24,6 +24,8 @@ import type { Profile, VendorAuth } from "../settings/settings.ts";
 import type { Decider, WaitingStage } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
+import type { DiskMeter } from "./disk_count.ts";
+import type { StageRoom } from "./stage_room.ts";
 import type { RunSetupResult } from "./profile/run_setup.ts";
 
 export interface SetupRequest {
@@ -40,6 +42,8 @@ export interface SetupRequest {
   log_path: string;
   signal: AbortSignal;
   onLine(text: string): void;
+  /** Called with each folder beside the work tree that its commands may fill, before they begin. */
+  onFolder(path: string): void;
 }
 
 export interface SetupResult extends RunSetupResult {
@@ -98,6 +102,8 @@ export interface EngineDeps {
   code_host?: Pick<Gh, "createPullRequest">;
   /** Says what keeps a lane from being paid; undefined when nothing does. */
   credentialProblem(lane: Lane, auth: VendorAuth): Promise<string | undefined>;
+  meter: DiskMeter;
+  room: StageRoom;
   setup(request: SetupRequest): Promise<SetupResult>;
   /** Branches of databases for tasks; absent where there is no branch store. */
   databases?: TaskDatabases;

@@ -9,6 +9,7 @@ import type { ErrorCode } from "../../lib/errors.ts";
 import { LANES } from "../agents.ts";
 import type { CeilingView, QueueItemView, QueueState } from "../api/wire.ts";
 import type { EgressDecision } from "../egress/decision.ts";
+import { DISK, diskOf } from "./trace_evidence.ts";
 import { REASONS } from "../egress/reasons.ts";
 import type { Settlement } from "../gateway/lease.ts";
 import { type Outcome, OUTCOMES, type Stage } from "../task/stages.ts";
@@ -18,8 +19,11 @@ import type { TaskChange } from "../task/task.ts";
 const STAGE_BUCKETS_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 1_800, 3_600, 14_400, 86_400];
 const REQUEST_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 
+/** From a small repository to what no quota allows: 16 MiB, then four times as much each. */
+const DISK_BUCKETS_BYTES = Array.from({ length: 8 }, (_, at) => 4 ** at * 2 ** 24);
+
 const AUTH_MODES = ["api_key", "subscription"] as const;
-const REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["at_capacity", "ceiling_reached"]);
+const REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["at_capacity", "ceiling_reached", "no_space"]);
 
 const OPEN_STATES: readonly QueueState[] = ["queued", "running", "awaiting_approval", "awaiting_ci"];
 
@@ -31,6 +35,10 @@ export interface Standing {
   ceiling: CeilingView;
   /** Items of the queue; those that have ended are not counted. */
   queue?: readonly Pick<QueueItemView, "state">[];
+  /** Disk space of running tasks, as last counted. */
+  disk_bytes?: number;
+  /** Undefined while it is not known. */
+  stage_free_bytes?: Promise<number | undefined>;
 }
 
 export class BrokerMetrics {
@@ -53,6 +61,12 @@ export class BrokerMetrics {
     help: "Time that tasks spent in a stage, once they have left it.",
     labelNames: ["stage"],
     buckets: STAGE_BUCKETS_SECONDS,
+    registers: [this.#registry],
+  });
+  readonly #task_disk = new Histogram({
+    name: "taskd_broker_task_disk_bytes",
+    help: "Most disk space that a task was found to take, once its agent has ended.",
+    buckets: DISK_BUCKETS_BYTES,
     registers: [this.#registry],
   });
   readonly #queue = this.#gauge("queue_items", "Items of the queue that have not ended, by state.", ["state"]);
@@ -89,6 +103,12 @@ export class BrokerMetrics {
   ]);
   readonly #damaged = this.#gauge("ceiling_damaged_lines", "Lines of the global ceiling's ledger that are damaged.");
 
+  readonly #disk = this.#gauge("tasks_disk_bytes", "Disk space that running tasks take, as last counted.");
+  readonly #stage_free = this.#gauge(
+    "stage_free_bytes",
+    "Free space of the file system of stage_root. Once a task has begun.",
+  );
+
   constructor(version: string, read: () => Standing) {
     this.#read = read;
     this.#gauge("build_info", "Always 1; the label is the running build.", ["version"]).set({ version }, 1);
@@ -116,7 +136,7 @@ export class BrokerMetrics {
     this.#ended.inc({ outcome });
   }
 
-  /** A start was refused; other codes than those of slots and ceilings are not counted. */
+  /** A start was refused; other codes than those of slots, ceilings and room are not counted. */
   refused(code: ErrorCode): void {
     if (REFUSALS.has(code)) this.#refused.inc({ code });
   }
@@ -124,6 +144,7 @@ export class BrokerMetrics {
   changed({ rows, record }: TaskChange): void {
     for (const row of rows) {
       const at_ms = Date.parse(row.ts);
+      if (row.type === "evidence" && row.name === DISK) this.#task_disk.observe(diskOf(record)?.peak_bytes ?? 0);
       if (row.type === "created") this.#standing.set(record.id, { stage: "admission", since_ms: at_ms });
       if (row.type !== "stage") continue;
       const before = this.#standing.get(record.id);
@@ -148,7 +169,7 @@ export class BrokerMetrics {
   }
 
   async text(): Promise<string> {
-    const { running, pending, waiting, slots, ceiling, queue = [] } = this.#read();
+    const { running, pending, waiting, slots, ceiling, queue = [], disk_bytes = 0, stage_free_bytes } = this.#read();
     for (const stage of ["push_failed", "data_waits"] as const) {
       this.#waiting.set({ stage }, waiting?.get(stage)?.length ?? 0);
     }
@@ -161,6 +182,8 @@ export class BrokerMetrics {
     this.#blocked.set({ limb: "usd" }, ceiling.usd.blocked ? 1 : 0);
     this.#blocked.set({ limb: "tasks" }, ceiling.tasks.blocked ? 1 : 0);
     this.#damaged.set(ceiling.damaged);
+    this.#disk.set(disk_bytes);
+    setOrClear(this.#stage_free, await stage_free_bytes ?? null);
     return await this.#registry.metrics();
   }
 

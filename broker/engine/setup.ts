@@ -38,6 +38,7 @@ export function setupRunner(deps: SetupDeps): (request: SetupRequest) => Promise
       enabled: profile.cache,
       signal,
     });
+    if (use.setup_mount !== undefined) request.onFolder(use.setup_mount.source);
     try {
       const { work_dir, proxy_url, log_path, onLine } = request;
       const result = await runSetup({

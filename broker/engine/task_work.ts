@@ -16,11 +16,13 @@ import { removeTree } from "../../lib/remove_tree.ts";
 import { isContainerRuntime } from "../sandbox/runtime.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
 import type { Json } from "../task/value_schemas.ts";
-import type { EgressGrants, RefusedEgress, SpendFigures } from "../task/schema.ts";
+import type { DiskUse, EgressGrants, RefusedEgress, SpendFigures } from "../task/schema.ts";
 import { type Decider, type Move, type Outcome, type Stage, STAGES } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { boundTo } from "./bind.ts";
 import type { EgressGrantRequest } from "../api/wire.ts";
+import { quotaBytes } from "../cache/dependency_cache.ts";
+import { DiskWatch } from "./disk_watch.ts";
 import { GrantedEgress } from "./granted_egress.ts";
 import { collectChange } from "./collect.ts";
 import { collectData, type DataWork, stageData } from "./database_stages.ts";
@@ -30,6 +32,7 @@ import type { TaskPlan } from "./task_plan.ts";
 import type { EngineDeps, SetupResult } from "./engine_deps.ts";
 import { reachRepo, withoutServerWords } from "./repo_address.ts";
 import { auditPaths, type StagePaths, stagePaths } from "./task_paths.ts";
+import { DISK } from "./trace_evidence.ts";
 import { refusedBy } from "./refused_egress.ts";
 import { MAX_OUTPUT_BYTES, Transcript } from "./transcript.ts";
 import { sandboxWorkload } from "./workload.ts";
@@ -55,6 +58,7 @@ export class TaskWork {
   #lease: GatewayLease | undefined;
   #egress: TaskEgress | undefined;
   #granted: GrantedEgress | undefined;
+  readonly #disk: DiskWatch;
   #forks: ForkedDatabase[] = [];
   #decided = false;
   #interim_rows = 0;
@@ -75,6 +79,7 @@ export class TaskWork {
     this.#releaseSlot = releaseSlot;
     this.#paths = stagePaths(deps.resolved.settings.stage_root, task.id);
     const { hash } = deps.resolved;
+    this.#disk = this.#diskWatch();
     this.#known = { policy_hash: hash, budget_usd: plan.auth === "api_key" ? plan.budget_usd : 0 };
     this.finished = this.#run();
   }
@@ -124,6 +129,23 @@ export class TaskWork {
     throw new TaskdError("wrong_state", `Cannot grant the task ${this.task.id} a host: ${when}`);
   }
 
+  /** The disk space that it was found to take so far. */
+  diskUse(): DiskUse | undefined {
+    return this.#disk.use;
+  }
+
+  #diskWatch(): DiskWatch {
+    const { clock, meter, room, resolved: { settings } } = this.#deps;
+    const { work_dir, home_dir, databases_dir } = this.#paths;
+    return new DiskWatch([work_dir, home_dir, databases_dir], {
+      meter,
+      clock,
+      limit_bytes: quotaBytes(settings.task_disk_gb),
+      onEnding: ({ outcome, message }) => void this.end(outcome, message),
+      onCount: (bytes) => void room.note(this.task.id, bytes),
+    });
+  }
+
   get #signal(): AbortSignal {
     return this.#ending.signal;
   }
@@ -140,8 +162,10 @@ export class TaskWork {
     let move: Move;
     try {
       const staged = await this.#stage();
+      this.#disk.start();
       setup = await this.#setUp(staged);
       await this.#runAgent(setup);
+      await this.#disk.finish(this.#signal);
       move = await this.#collect(staged);
     } catch (error) {
       move = this.#moveFor(error);
@@ -207,6 +231,7 @@ export class TaskWork {
       log_path: auditPaths(resolved.settings.audit_root, id).setup_log,
       signal: this.#signal,
       onLine: (text) => transcript.take("setup", text),
+      onFolder: (path) => this.#disk.add(path),
     }).catch(async (error: unknown) => {
       await transcript.close();
       throw error;
@@ -374,6 +399,12 @@ export class TaskWork {
         this.#egress?.end();
         await this.#granted?.close();
         if (refused.length > 0) await this.#evidence("refused_egress", refused);
+      }],
+      ["note what disk it took", async () => {
+        await this.#disk.stop();
+        this.#deps.room.forget(task.id);
+        const use = this.#disk.use;
+        if (use !== undefined) await this.#evidence(DISK, { ...use });
       }],
       ["write the brief", async () => {
         if (move.to === "done" && this.#known.base_commit !== undefined && this.#known.verdict === undefined) {

@@ -6,6 +6,8 @@
 import * as v from "valibot";
 import { PUSHED, type Pushed } from "../task/stages.ts";
 import {
+  DISK_USE,
+  type DiskUse,
   EGRESS_GRANTS,
   type EgressGrants,
   REFUSED_EGRESS,
@@ -62,6 +64,14 @@ export function refusedOf(record: TaskRecord): RefusedEgress {
 /** Hosts that a person opened to it while it ran. */
 export function grantsOf(record: TaskRecord): EgressGrants {
   return read(EGRESS_GRANTS, record.evidence.egress_grants) ?? [];
+}
+
+/** The name of what disk space it took. */
+export const DISK = "disk";
+
+/** The disk space that it took; undefined when it was not counted. */
+export function diskOf(record: TaskRecord): DiskUse | undefined {
+  return read(DISK_USE, record.evidence[DISK]);
 }
 
 function read<T>(schema: v.GenericSchema<unknown, T>, value: unknown): T | undefined {

@@ -10,6 +10,7 @@ import { fsyncDirectory } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { gateExpiresIn } from "../task/approval.ts";
 import {
+  type DiskUse,
   type EgressGrants,
   type RefusedEgress,
   type SpendFigures,
@@ -18,7 +19,7 @@ import {
 } from "../task/schema.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import { readBytes } from "./kept_files.ts";
-import { changeOf, grantsOf, refusedOf } from "./trace_evidence.ts";
+import { changeOf, diskOf, grantsOf, refusedOf } from "./trace_evidence.ts";
 import { auditPaths } from "./task_paths.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 
@@ -26,6 +27,7 @@ export interface LiveTask {
   spend: SpendFigures | undefined;
   refused_egress: RefusedEgress;
   egress_grants: EgressGrants;
+  disk: DiskUse | undefined;
 }
 
 /** A whole record, with what `liveOf` returns once it has been read; throws `not_found` or `corrupt`. */
@@ -33,6 +35,7 @@ export async function taskView(tasks: TaskStore, id: string, liveOf: () => LiveT
   const verdict = await tasks.verify(id);
   const record = await tasks.load(id);
   const live = liveOf();
+  const disk = live?.disk ?? diskOf(record);
   const grants = live?.egress_grants ?? grantsOf(record);
   return {
     ...record,
@@ -42,6 +45,7 @@ export async function taskView(tasks: TaskStore, id: string, liveOf: () => LiveT
       : { intact: false, fault: `row ${verdict.fault.seq} is ${verdict.fault.problem}: ${verdict.fault.detail}` },
     refused_egress: live?.refused_egress ?? refusedOf(record),
     ...(grants.length === 0 ? {} : { egress_grants: grants }),
+    ...(disk === undefined ? {} : { disk }),
     links: taskLinks(id),
   };
 }

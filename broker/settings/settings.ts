@@ -236,6 +236,12 @@ const TABLE = {
     built_in: 20,
     doc: "Disk space of the mirrors of repositories below cache_root, the longest unused removed first; 0 keeps none.",
   },
+  task_disk_gb: {
+    value: decimal("GiB", 1_000_000),
+    built_in: 10,
+    doc: "Disk space of a task: its work tree, home, copies of databases and the cache that its setup fills, by the " +
+      "blocks that they take. A task that is found above it ends as failed; 0 disables it.",
+  },
   log_json: {
     value: SWITCH,
     built_in: false,

@@ -192,6 +192,10 @@ export const REFUSED_EGRESS = v.array(
 );
 export type RefusedEgress = v.InferOutput<typeof REFUSED_EGRESS>;
 
+/** The disk space that a task was found to take at its most, in bytes, and what it may take. */
+export const DISK_USE = v.strictObject({ peak_bytes: COUNT, limit_bytes: COUNT });
+export type DiskUse = v.InferOutput<typeof DISK_USE>;
+
 /** Hosts that a person opened to a task while it ran, beside the egress list, the first one first. */
 export const EGRESS_GRANTS = v.array(v.strictObject({
   /** `host:port`. */

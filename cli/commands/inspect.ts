@@ -1,12 +1,13 @@
 /** The command `taskd inspect`. */
 
 import { grantLines, renderBrief } from "../../broker/task/brief.ts";
-import { requestOf, type TrustBrief } from "../../broker/task/schema.ts";
+import { type DiskUse, requestOf, type TrustBrief } from "../../broker/task/schema.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView, Verification } from "../../broker/api/wire.ts";
 import { decisionFacts } from "../../broker/task/decided.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { hasCode } from "../../lib/errors.ts";
+import { formatBytes } from "../../lib/text/bytes.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Args } from "../plan/args.ts";
 import { EXIT_FAILURE, EXIT_OK } from "../text/exit_codes.ts";
@@ -66,6 +67,7 @@ async function recordText(task: TaskView): Promise<string> {
     ["base", base],
     ["agent", model === undefined ? agent : `${agent} with ${model}`],
     ["spent", spendWords(task)],
+    ["disk", task.disk && diskWords(task.disk)],
     ["retry of", task.retry_of],
     ...Object.entries(flags).map(([name, value]): [string, string] => [name, value === true ? "yes" : String(value)]),
     ["databases", databases?.join(", ")],
@@ -80,6 +82,10 @@ async function recordText(task: TaskView): Promise<string> {
       task.trace.intact ? `intact, ${plural(task.trace.rows, "row")}` : `ALTERED OR DAMAGED: ${task.trace.fault}`,
     ],
   ]);
+}
+
+function diskWords({ peak_bytes, limit_bytes }: DiskUse): string {
+  return `at most ${formatBytes(peak_bytes)} of ${formatBytes(limit_bytes)}`;
 }
 
 async function verificationText({ id, verified, checks }: Verification): Promise<string> {
