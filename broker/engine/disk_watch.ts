@@ -75,7 +75,7 @@ export class DiskWatch {
     await this.stop();
     if (this.#options.limit_bytes === 0) return;
     this.#incomplete = MAX_INCOMPLETE;
-    const ending = this.#judge(await this.#count(signal));
+    const ending = this.#check(await this.#count(signal));
     if (ending !== undefined) throw ending;
   }
 
@@ -85,7 +85,7 @@ export class DiskWatch {
     for (let pause_ms = COUNT_EVERY_MS;;) {
       await clock.sleep(pause_ms, signal);
       const began_ms = clock.monotonic();
-      const ending = this.#judge(await this.#count(signal));
+      const ending = this.#check(await this.#count(signal));
       signal.throwIfAborted();
       if (ending !== undefined) return onEnding(ending);
       pause_ms = Math.max(COUNT_EVERY_MS, REST_SHARE * (clock.monotonic() - began_ms));
@@ -100,7 +100,7 @@ export class DiskWatch {
   }
 
   /** What a count means; what could be seen counts also where it is not all. */
-  #judge({ bytes, incomplete }: DiskCount): TaskEnding | undefined {
+  #check({ bytes, incomplete }: DiskCount): TaskEnding | undefined {
     const { limit_bytes } = this.#options;
     const bound = `task_disk_gb (${formatBytes(limit_bytes)})`;
     if (bytes > limit_bytes) {

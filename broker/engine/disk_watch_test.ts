@@ -58,7 +58,7 @@ Deno.test("counting takes at most a twentieth of the time, however long it takes
   assertEquals(clock.sleeping, []);
 });
 
-Deno.test("a folder that stays closed to the count ends the task, one that is closed for a moment does not", async () => {
+Deno.test("a folder that stays closed to the count ends the task, and no other that is closed", async () => {
   const closed = { bytes: 1, incomplete: "du: cannot read directory '/s/work/x': Permission denied" };
   const { watch, ended, pass } = watched([closed, closed, { bytes: 1 }, closed]);
   watch.start();
@@ -79,7 +79,7 @@ Deno.test("what could be seen counts, also where it is not all", async () => {
   await watch.stop();
 });
 
-Deno.test("the last count holds a task to its bound that wrote just before its end, and has to be whole", async () => {
+Deno.test("the last count holds a task to its bound that wrote just before its end", async () => {
   const { signal } = new AbortController();
   for (
     const [found, message] of [[{ bytes: 11 * GIB }, "it took 11 GiB"], [

@@ -53,6 +53,7 @@ Deno.test("the defaults are the contract's", async () => {
     cache_root: "/home/ada/.taskd/cache",
     cache_quota_gb: 20,
     mirror_quota_gb: 20,
+    task_disk_gb: 10,
     log_json: false,
     strict_container_version: false,
     runtime: "auto",
