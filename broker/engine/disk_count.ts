@@ -34,12 +34,12 @@ export interface DiskMeter {
   count(folders: readonly string[], signal: AbortSignal): Promise<DiskCount>;
 }
 
-/** The meter of this machine. */
-export function diskMeter(clock: Clock, { deadline_ms = DEADLINE_MS } = {}): DiskMeter {
+/** The meter of this machine; `du_path` is for tests. */
+export function diskMeter(clock: Clock, { deadline_ms = DEADLINE_MS, du_path = DU_PATH } = {}): DiskMeter {
   return {
     async count(folders, signal) {
       try {
-        return await count(folders, { clock, deadline_ms, signal });
+        return await count(folders, { clock, deadline_ms, du_path, signal });
       } catch (error) {
         signal.throwIfAborted();
         return { bytes: 0, incomplete: messageOf(error) };
@@ -50,14 +50,19 @@ export function diskMeter(clock: Clock, { deadline_ms = DEADLINE_MS } = {}): Dis
 
 async function count(
   folders: readonly string[],
-  { clock, deadline_ms, signal }: { clock: Clock; deadline_ms: number; signal: AbortSignal },
+  { clock, deadline_ms, du_path, signal }: {
+    clock: Clock;
+    deadline_ms: number;
+    du_path: string;
+    signal: AbortSignal;
+  },
 ): Promise<DiskCount> {
   const attempted = "Cannot count the disk space of a task";
   const there = folders.filter((folder) => isThere(folder, attempted));
   if (there.length === 0) return { bytes: 0 };
   const { code, stdout, stderr } = await runProcess(NICE_PATH, {
     // By POSIX: a sum for each, in KiB, of one file system.
-    args: ["-n", "19", DU_PATH, "-s", "-k", "-x", ...there],
+    args: ["-n", "19", du_path, "-s", "-k", "-x", ...there],
     env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
     cwd: "/",
     limits: { cpu_s: CPU_S, memory_bytes: MEMORY_BYTES },

@@ -3,6 +3,7 @@ import { COUNT_EVERY_MS } from "../../../broker/engine/disk_watch.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import type { Asked, Scripted } from "../../support/model_server.ts";
+import { podmanTest, testRuntime } from "../../support/podman.ts";
 import { BrokerBench, oneChange, until } from "./bench.ts";
 
 /** A mebibyte or so, which two files of the agent's are beyond. */
@@ -77,4 +78,27 @@ Deno.test("no task is begun while the file system of stage_root has no room, and
   free = 2 ** 39;
   const { id } = await bench.submit();
   assertEquals((await bench.reaches(id, "awaiting_approval")).stage, "awaiting_approval");
+});
+
+podmanTest("a container that writes more than task_disk_gb is ended while it runs, and holes are free", async () => {
+  await using test = await testRuntime();
+  await using bench = await BrokerBench.prepare({
+    env: { VENDORA_API_KEY: "sk-vendor-a-0123456789abcdef" },
+    overrides: { runtime: test.runtime },
+  });
+  const script = "truncate -s 2T hole; head -c 3000000 /dev/urandom > large; chmod 0 .; sleep 600";
+  bench.configure(`sandbox_image: ${test.image}
+network: ${test.network}
+gateway_ip: ${test.gateway_ip}
+${QUOTA}profiles:
+  repos:
+    "file://${bench.git.origin}":
+      setup: [["sh", "-c", ${JSON.stringify(script)}]]
+`);
+  await bench.serve();
+  const { id } = await bench.submit({ agent: "agent_a", model: "claude-sonnet-4-5" });
+  const { outcome, reason } = await bench.reaches(id);
+  assertEquals(outcome, "setup_failed", reason);
+  assertStringIncludes(reason ?? "", "it took 2.9 MiB of disk, more than task_disk_gb (1 MiB)");
+  assertEquals(bench.staged(), []);
 });
