@@ -25,7 +25,7 @@ export interface BuiltTree {
 
 const ATTEMPTED = "Cannot collect the changes";
 /** Of all new and changed files, by apparent size: holes cost nothing to make, and git reads them like everything. */
-const MAX_CHANGED_BYTES = 8 * 2 ** 30;
+const MAX_CHANGED_BYTES = 2 * 2 ** 30;
 /** Each costs a process. */
 const MAX_NESTED = 64;
 
@@ -74,7 +74,7 @@ export async function buildTree(
   const others = await listOthers(git, { ...run, repository, attempted: ATTEMPTED });
   const added = others.filter((path) => !special.has(path) && !too_large.has(path) && !hasGitComponent(path));
   omitted.push(...others.filter(hasGitComponent));
-  requireHashable(work_tree, [...edited, ...added]);
+  requireHashable(work_tree, [...edited, ...added], scan);
   await call(["update-index", "--add", "--replace", "-z", "--stdin"], joinRecords([...edited, ...added]));
 
   const taken = takenPlaces(gitlinks.map(({ path }) => path), added);
@@ -92,11 +92,12 @@ export async function buildTree(
   return { tree, paths, omitted, left_out };
 }
 
-/** Names that are no UTF-8 cannot be looked up from here; git's own limits hold for them. */
-function requireHashable(work_tree: string, paths: readonly RawPath[]): void {
+/** Refuses, before git reads one, files that appear too large together. */
+function requireHashable(work_tree: string, paths: readonly RawPath[], { unnamed_bytes }: Scan): void {
   let bytes = 0;
   for (const path of paths) {
-    if (isUtf8(path)) bytes += lstatIfPresent(`${work_tree}/${pathText(path)}`)?.size ?? 0;
+    bytes += unnamed_bytes.get(path) ??
+      (isUtf8(path) ? lstatIfPresent(`${work_tree}/${pathText(path)}`)?.size ?? 0 : 0);
     if (bytes <= MAX_CHANGED_BYTES) continue;
     throw new TaskdError(
       "too_large",

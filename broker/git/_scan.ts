@@ -22,6 +22,8 @@ export interface Scan {
   opaque: RawPath[];
   /** Files of more than `max_file_bytes`, with their size as it appears: a file with holes takes git as long. */
   too_large: Map<RawPath, string>;
+  /** Files below names that are no UTF-8, with at most twice the size that they appear to have. */
+  unnamed_bytes: Map<RawPath, number>;
 }
 
 /** A million entries is more than any real work tree has, dependencies included. */
@@ -31,6 +33,9 @@ const READ_BY_GIT = new Set([".gitignore", ".gitattributes", ".gitmodules"]);
 const FIND_PATH = "/usr/bin/find";
 const FIND_DEADLINE_MS = 600_000;
 const MAX_FIND_BYTES = 256 << 20;
+/** Powers of two between which a size is known: from a block to more than `max_file_bytes` may be. */
+const LEAST_BITS = 12;
+const SIZE_BITS = 30;
 /** Bytes of the longest path that Linux and git open. */
 const MAX_PATH_BYTES = 4_095;
 
@@ -48,7 +53,7 @@ interface ScanOptions {
  */
 export async function scanWorkTree(work_tree: string, options: ScanOptions): Promise<Scan> {
   const { max_file_bytes, signal } = options;
-  const scan: Scan = { special: [], nested_git: [], opaque: [], too_large: new Map() };
+  const scan: Scan = { special: [], nested_git: [], opaque: [], too_large: new Map(), unnamed_bytes: new Map() };
   const pending = [""];
   let entries = 0;
   let unnamed = false;
@@ -75,12 +80,12 @@ export async function scanWorkTree(work_tree: string, options: ScanOptions): Pro
   return scan;
 }
 
-/** Adds what lies at or below names that are no UTF-8, by three walks of `find`, which looks at no content. */
+/** Adds what lies at or below names that are no UTF-8, by walks of `find`, which looks at no content. */
 async function findUnnamed(work_tree: string, scan: Scan, { max_file_bytes, clock, signal }: ScanOptions) {
   const find = async (...test: string[]): Promise<RawPath[]> => {
     const attempted = "Cannot collect the changes: cannot look over the work tree";
     const { code, stdout, stderr } = await runProcess(FIND_PATH, {
-      args: [".", ...test, "-print0"],
+      args: [".", ...test, ...test.at(-1) === "-print0" ? [] : ["-print0"]],
       env: { LC_ALL: "C" },
       cwd: work_tree,
       deadline_ms: FIND_DEADLINE_MS,
@@ -91,7 +96,7 @@ async function findUnnamed(work_tree: string, scan: Scan, { max_file_bytes, cloc
     });
     if (code !== 0) throw new TaskdError("denied", `${attempted}: ${JSON.stringify(stderr.slice(0, 1_000))}`);
     const paths = splitRecords(stdout).map((path) => path.slice(2));
-    if (paths.length > MAX_ENTRIES) throw tooMany();
+    if (!test.includes("-size") && paths.length > MAX_ENTRIES) throw tooMany();
     return paths.filter((path) => !isUtf8(path) || path.includes("\xef\xbf\xbd"));
   };
   const names = await find();
@@ -105,6 +110,11 @@ async function findUnnamed(work_tree: string, scan: Scan, { max_file_bytes, cloc
   }
   for (const path of await find("-type", "f", "-size", `+${max_file_bytes}c`)) {
     if (!in_git(path)) note(scan, path, `more than ${formatBytes(max_file_bytes)}`);
+  }
+  // A file is listed once for each power of two that it is beyond.
+  const powers = Array.from({ length: SIZE_BITS - LEAST_BITS }, (_, at) => 2 ** (LEAST_BITS + at));
+  for (const path of await find("-type", "f", ...powers.flatMap((size) => ["-size", `+${size}c`, "-print0"]))) {
+    scan.unnamed_bytes.set(path, 2 * (scan.unnamed_bytes.get(path) ?? 2 ** LEAST_BITS));
   }
 }
 

@@ -588,6 +588,15 @@ Deno.test("a file beyond max_file_bytes is left out and flagged, and the rest of
   await assertRejects(() => collectFacts(bench.git, small), TaskdError, "is a file of 300 B");
 });
 
+Deno.test("files that appear as over 2 GiB together are refused unread, whatever their names", async () => {
+  await using bench = await GitBench.start({ files: { "kept": "k\n" } });
+  for (const name of ["hole$i", "$(printf '\\351')$i"]) {
+    const staged = await bench.stage();
+    await sh(staged.work_tree, `for i in 1 2 3 4 5 6 7 8 9; do truncate -s 250M "${name}"; done`);
+    await assertRejects(() => collectFacts(bench.git, staged), TaskdError, "more than 2 GiB of files are changed");
+  }
+});
+
 scaledTest("the digest is the same for the same change, and another for any other", async () => {
   await using bench = await GitBench.start({ files: { "a": "a\n", "b": "b\n" } });
   const digest = async (files: Files, script = "true") => {

@@ -91,6 +91,7 @@ export async function startContainers(): Promise<ContainerWorld> {
         log_path,
         signal: new AbortController().signal,
         onLine: () => {},
+        onFolder: () => {},
       });
       egress.end();
       return { result, work_dir, log: await Deno.readTextFile(log_path) };
