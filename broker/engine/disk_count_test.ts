@@ -71,6 +71,18 @@ with open(b"x\\t9\\n99\\t\\xe9", "wb") as file:
   assert(bytes >= 2 * MIB && bytes < 2 * MIB + 301 * 4_096 + (64 << 10), `${bytes} bytes`);
 });
 
+Deno.test("each of many files counts, and this process stays free for others meanwhile", async () => {
+  let turns = 0;
+  const timer = setInterval(() => turns++, 1);
+  const { bytes, incomplete } = await counted(async (root) => {
+    for (let name = 0; name < 3_000; name++) await Deno.writeFile(`${root}/${name}`, new Uint8Array(1_024).fill(1));
+    turns = 0;
+  });
+  clearInterval(timer);
+  assertEquals(incomplete, undefined);
+  assert(bytes >= 3_000 * 1_024 && turns > 0, `${bytes} bytes, ${turns} turns`);
+});
+
 Deno.test("folders that are not there take nothing", async () => {
   assertEquals(await counted(() => Promise.resolve(), ["work", "home"]), { bytes: 0 });
 });

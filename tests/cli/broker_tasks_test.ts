@@ -87,10 +87,12 @@ Deno.test("inspect shows the record, the brief, and what the proxy refused with 
     reason: "not listed",
     hint: "Add it to egress.yaml",
   }]);
+  host.engine.disks.set(id, { peak_bytes: 3 * 2 ** 20, limit_bytes: 10 * 2 ** 30 });
   const { code, stdout } = await host.taskd("inspect", id.slice(0, 7).toUpperCase());
   assertEquals(code, 0);
   for (
     const text of [`task        ${id}\n`, "awaiting_approval, for ", "$0.0123 (4 requests)", "intact, 8 rows"]
+      .concat(["disk        at most 3 MiB of 10 GiB\n"])
       .concat(["  Fix \\x1b[31mit\n", `base commit  ${"b".repeat(40)}`, "image        taskd-sandbox:latest"])
       .concat([`policy       ${"f".repeat(64)}`, "look twice, lockfile: why", "not established:"])
       .concat(["  evil\\x1b[2J.example:443  not listed\n    Add it to egress.yaml\n"])

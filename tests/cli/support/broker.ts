@@ -58,6 +58,7 @@ export class ScriptedEngine implements BrokerEngine {
   readonly diffs = new Map<string, string>();
   readonly briefs = new Map<string, TrustBrief>();
   readonly refused = new Map<string, TaskView["refused_egress"]>();
+  readonly disks = new Map<string, NonNullable<TaskView["disk"]>>();
   readonly faults = new Map<string, string>();
   readonly items: QueueItemView[] = [];
   /** Tasks that a kill does not end at once: a model's answer is still metered. */
@@ -107,11 +108,13 @@ export class ScriptedEngine implements BrokerEngine {
     const record = await this.tasks.load(id);
     const fault = this.faults.get(id);
     const live = this.liveSpend(id);
+    const disk = this.disks.get(id);
     return {
       ...record,
       ...(live && { live }),
       trace: fault === undefined ? { intact: true, rows: record.seq } : { intact: false, fault },
       refused_egress: this.refused.get(id) ?? [],
+      ...(disk && { disk }),
       links: taskLinks(id),
     };
   }
