@@ -467,6 +467,8 @@ export type TaskView = {
   refused_egress: RefusedEgress;
   /** Present when a person opened hosts to it while it ran. */
   egress_grants?: EgressGrants | undefined;
+  /** Present once its disk space was counted. */
+  disk?: DiskUse | undefined;
   links: TaskLinks;
   stage: Stage;
   /** Present once it is done. */
@@ -870,6 +872,9 @@ export type EgressGrants = ({
   used: number;
   by?: Decider | undefined;
 })[];
+
+/** The disk space that a task was found to take at its most, in bytes, and what it may take. */
+export type DiskUse = { peak_bytes: number; limit_bytes: number };
 
 /** The outcome of a task. */
 export type Outcome =
