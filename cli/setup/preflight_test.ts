@@ -29,7 +29,8 @@ Deno.test("preflight refuses what the listeners could not begin with", async () 
       const config = `broker: { socket: ${home}/s/taskd.sock, ${broker} }\n`;
       await Deno.writeTextFile(`${home}/.taskd/config.yaml`, config, { mode: 0o600 });
       const env = (name: string) => name === "TMPDIR" ? home : undefined;
-      return await assertRejects(() => preflight({ home, env, deno_path: Deno.execPath(), live: null }), TaskdError);
+      const options = { home, env, deno_path: Deno.execPath(), view: EMPTY_VIEW, live: null };
+      return await assertRejects(() => preflight(options), TaskdError);
     };
     for (const name of ["addr", "api_addr", "metrics_addr"]) {
       const { message, hint } = await tryWith(`${name}: 127.0.0.1:${taken.addr.port}`);
