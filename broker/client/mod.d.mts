@@ -119,6 +119,9 @@
  *   if (outcome === undefined) await broker.kill(newest.id, "no longer needed");
  *   else if (outcome === "agent_failed") await broker.retry(newest.id);
  *   for (const { id } of (await broker.tasks({ stage: "push_failed" })).tasks) await broker.push(id);
+ *   for (const { id } of (await broker.tasks({ stage: "running" })).tasks) {
+ *     await broker.grantEgress(id, { host: "registry.example.com", port: 443, for_ms: 600_000, uses: 3 });
+ *   }
  * }
  *
  * const broker = new BrokerClient({ socket: "/run/none.sock" });
@@ -136,7 +139,13 @@
  *   await broker.prune({ before: "2026-01-01T00:00:00Z", dry_run: true });
  * }
  *
+ * async function renew(broker: BrokerClient): Promise<string> {
+ *   for (const { name } of (await broker.apiTokens()).tokens) if (name === "ci") await broker.revokeApiToken(name);
+ *   return (await broker.createApiToken({ role: "submit", ttl_ms: 30 * 86_400_000, name: "ci" })).token;
+ * }
+ *
  * const broker = new BrokerClient({ socket: "/run/none.sock" });
+ * await renew(broker).catch((error) => console.log(error.code)); // broker_unreachable
  * await watch(broker).catch((error) => console.log(error.code)); // broker_unreachable
  * ```
  *

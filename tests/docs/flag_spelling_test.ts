@@ -10,8 +10,8 @@ const ONE_DASH: readonly (readonly [path: string, flag: string, reason: string])
   ["docs/reference/metrics.md", "ro-cache-budget", "a text of the contract"],
   ["lib/backend/s3.ts", "at", "a negative number"],
 ];
-/** What has one dash elsewhere: attributes of git, options of other programs. */
-const ELSEWHERE = new Set(["all", "diff"]);
+/** What has one dash elsewhere: attributes of git, options of other programs, negative values. */
+const ELSEWHERE = new Set(["agent", "all", "diff", "name"]);
 
 const NAMES = [...new Set([...GLOBAL_FLAGS, ...COMMANDS.flatMap(({ flags }) => flags)].map(({ name }) => name))]
   .filter((name) => !ELSEWHERE.has(name));
