@@ -65,17 +65,25 @@ export const litestream: BenchCase = {
     };
     const fork: Measure = (round) =>
       elapsed(() => daemon.client.call("fork", { db: DB, new_branch: `fork-${round + 10}` }));
+    const earlier = new Date(Date.now() - 2_000).toISOString();
+    const then = { ...main, checkpoint: `time:${earlier}` };
     const subjects: Record<string, Measure> = {
       "taskd, flush": () => flushOne(taskd),
       "litestream, flush": () => flushOne(beside),
       "taskd, fork": fork,
       "taskd, restored": restoring(taskd),
       "litestream, restored": restoring(beside),
+      "taskd, restored to a time": restoring({ ...taskd, restore: (to) => shop.store.export(then, to) }),
+      "litestream, restored to a time": restoring({
+        ...beside,
+        restore: (to) => run("litestream", ["restore", "-timestamp", earlier, "-o", to, `file://${peer.replica}`]),
+      }),
     };
     const taken = await interleave(subjects, { samples: bench.pick(20, 3) });
     for (const [subject, samples] of Object.entries(taken)) {
-      const own = subject.endsWith("flush") ? "taskd, flush" : "taskd, restored";
-      bench.add(place, subject, "ms", samples, { size_mb: SIZE_MB, beside: own });
+      const what = subject.split(", ")[1]!;
+      const beside = `taskd, ${what === "fork" ? "restored" : what}`;
+      bench.add(place, subject, "ms", samples, { size_mb: SIZE_MB, beside });
     }
     await daemon.stop();
   },

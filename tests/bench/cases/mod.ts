@@ -16,6 +16,7 @@ import { idle, startup } from "./daemon.ts";
 import { fork } from "./fork.ts";
 import { garbage } from "./garbage.ts";
 import { litestream } from "./litestream.ts";
+import { merge } from "./merge.ts";
 import { events, sessions } from "./serving.ts";
 import { flush, open } from "./session.ts";
 import { stored } from "./stored.ts";
@@ -54,11 +55,11 @@ export const PARTS: readonly BenchPart[] = [
   },
   {
     name: "peer",
-    title: "Branch store beside litestream",
+    title: "Branch store beside litestream and sqldiff",
     method: [
-      "Both follow the write-ahead log of an SQLite database; both processes run on the same machine, on databases of the same bytes.",
+      "What stands beside the other works on databases of the same bytes, in turns, in one run.",
     ],
-    cases: [litestream],
+    cases: [litestream, merge],
   },
   {
     name: "broker",
