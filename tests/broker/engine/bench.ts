@@ -30,6 +30,8 @@ export const ENDPOINT_KEY = "sk-endpoint-0123456789abcdef";
 export interface BenchOptions {
   /** The model's answers. */
   script?: (Scripted | ((asked: Asked) => Scripted | Promise<Scripted>))[];
+  /** A model's server in the place of the one that answers from the script. */
+  compat_url?: string;
   /** More lines of config.yaml. */
   config?: string;
   /** The embedded one by default. */
@@ -109,7 +111,7 @@ run_hooks_of: [${this.#options.runs_hooks === true ? this.git.origin : ""}]
 broker:
   socket: ${this.root}/s/taskd.sock
 compat:
-  base_url: ${this.model.url}
+  base_url: ${this.#options.compat_url ?? this.model.url}
   model: test-model
   api_key_env: ENDPOINT_KEY
   prices:
