@@ -16,10 +16,12 @@
  */
 
 import { INTERNAL } from "../lib/helper_process.ts";
-import { dispatch } from "./run/dispatch.ts";
 
 const [first, ...rest] = Deno.args;
 const is_helper = Deno.build.standalone && first === INTERNAL;
+// A helper starts with each sandbox: it loads nothing of the commands.
 Deno.exit(
-  is_helper ? await (await import("./run/internal.ts")).runInternal(rest) : await dispatch(Deno.args, import.meta.url),
+  is_helper
+    ? await (await import("./run/internal.ts")).runInternal(rest)
+    : await (await import("./run/dispatch.ts")).dispatch(Deno.args, import.meta.url),
 );

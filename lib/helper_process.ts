@@ -7,7 +7,7 @@
  */
 
 /** The helpers by their names in a compiled program. */
-export type HelperName = "agent" | "files" | "hostile-agent" | "inspector";
+export type HelperName = "agent" | "files" | "forwarder" | "hostile-agent" | "inspector";
 
 /** A helper, and all that it may do. */
 export interface Helper {
@@ -15,7 +15,7 @@ export interface Helper {
   module: string;
   /** Paths it may read and write; relative ones start at the directory that the process starts in. None: no file. */
   folders: readonly string[];
-  /** The one `host:port` that it may connect to. */
+  /** What it may connect to, or listen on: `host:port`, and others after commas. */
   net?: string;
   /** Largest JavaScript heap, MiB. */
   heap_mib: number;

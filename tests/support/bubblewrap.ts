@@ -101,3 +101,36 @@ async function greeter(path: string, owner: number | undefined, word: string): P
     await greeting;
   };
 }
+
+/** In the place of opencode, which has the same arguments and variables. */
+const AGENT = `#!/usr/bin/python3
+import json, os, sys, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+config = json.load(open(os.path.expanduser("~/.config/opencode/opencode.json")))
+url = config["provider"]["taskd"]["options"]["baseURL"] + "/chat/completions"
+body = {"model": "test-model", "stream": True, "messages": [{"role": "user", "content": sys.argv[-1]}]}
+request = urllib.request.Request(url, json.dumps(body).encode(), {
+    "authorization": "Bearer " + os.environ["TASKD_TOKEN"], "content-type": "application/json"})
+answer = opener.open(request, timeout=60).read().decode()
+try:
+    urllib.request.urlopen("http://not-listed.example/", timeout=60)
+    refused = "reached"
+except urllib.error.HTTPError as error:
+    refused = str(error.code)
+open("hello.txt", "w").write("hello\\n")
+print(json.dumps({"url": url, "answered": "hello.txt" in answer, "refused": refused, "proxy": os.environ["HTTP_PROXY"][-15:],
+                  "home": os.listdir(os.path.expanduser("~")), "seen": sorted(os.listdir("/"))}))
+`;
+
+/** A folder of PATH with the agent; nothing of /tmp is shown to sandboxes. */
+export async function withAgent(work: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir({ dir: "/var/tmp" });
+  try {
+    await Deno.mkdir(`${folder}/bin`);
+    await Deno.writeTextFile(`${folder}/bin/opencode`, AGENT, { mode: 0o755 });
+    await Deno.chmod(folder, 0o755);
+    await work(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}

@@ -43,7 +43,7 @@ export interface BubblewrapOrder {
   view: HostView;
   /** Sockets of the gateway and the proxy; absent where a sandbox is to reach nothing. */
   sockets?: { gateway: string; proxy: string } | undefined;
-  /** The deno program that runs the forwarder, absolute. */
+  /** The program that runs the forwarder, deno or a compiled one, absolute. */
   deno_path: string;
   /** Whether bwrap reports what it started. */
   reports: boolean;

@@ -30,7 +30,7 @@ export interface BubblewrapRuntimeOptions {
   run_dir: string;
   view: ReadHostView;
   bounding: Bounding;
-  /** The deno program that runs the forwarder in a sandbox. */
+  /** The program that runs the forwarder in a sandbox, deno or a compiled one. */
   deno_path: string;
   owner: string;
   env: (name: string) => string | undefined;

@@ -49,10 +49,6 @@ export async function examineBubblewrap(options: ExamineOptions): Promise<Examin
   if (Deno.build.os !== "linux" || arch !== "x86_64" && arch !== "aarch64") {
     return { works: false, why: "it is for Linux on x86_64 and arm64", remedy: OTHER_RUNTIME };
   }
-  if (Deno.build.standalone) {
-    const why = "the compiled program has no deno, which sandboxes need for what leads to the gateway";
-    return { works: false, why, remedy: "Install taskd with deno; or use another runtime" };
-  }
   const version = versionOf((await ask(path, ["--version"])).stdout);
   if (version === undefined) return { works: false, why: `${path} prints no version`, remedy: INSTALL };
   if (isOlder(version)) {

@@ -3,9 +3,9 @@
  * The forwarder inside of a sandbox: what connects to a port of its loopback reaches the socket of the gateway or of the
  * proxy. Nothing else leads out of the sandbox's network.
  *
- * It is started with pairs of a port and a socket's path, says `ready` once it listens on all of them, and ends with the
- * sandbox. It imports nothing, and is no TypeScript: a sandbox gets its text, and deno, and no cache, and translating it
- * would take longer than all the rest of a start.
+ * It is started with pairs of a port and a socket's path among its words, says `ready` once it listens on all of them,
+ * and ends with the sandbox. It imports nothing, and is no TypeScript: a sandbox gets its text, and deno, and no cache,
+ * and translating it would take longer than all the rest of a start. In a compiled program it is a helper.
  */
 
 /** Bytes that are on their way in one direction of a connection. */
@@ -67,8 +67,19 @@ async function copy(from, to) {
   await to.closeWrite();
 }
 
-for (let at = 0; at + 1 < Deno.args.length; at += 2) {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: Number(Deno.args[at]) });
-  void acceptAll(listener, String(Deno.args[at + 1]));
+/**
+ * Forwards as long as the process lives.
+ *
+ * @returns {Promise<never>}
+ */
+export function runForwarder() {
+  for (const [at, word] of Deno.args.entries()) {
+    if (!/^\d+$/.test(word)) continue;
+    const listener = Deno.listen({ hostname: "127.0.0.1", port: Number(word) });
+    void acceptAll(listener, String(Deno.args[at + 1]));
+  }
+  Deno.stdout.writeSync(new TextEncoder().encode("ready\n"));
+  return new Promise(() => {});
 }
-Deno.stdout.writeSync(new TextEncoder().encode("ready\n"));
+
+if (import.meta.main) void runForwarder();

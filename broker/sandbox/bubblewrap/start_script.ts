@@ -9,6 +9,7 @@
  * before the agent has begun.
  */
 
+import { helperArgs, helperEnv } from "../../../lib/helper_process.ts";
 import { shellWord } from "../../../lib/text/shell_word.ts";
 import { words } from "../../../lib/text/words.ts";
 import { AGENT_ID, MAPPED_BASE } from "../agent_user.ts";
@@ -28,6 +29,9 @@ import { OWN_ETC } from "./system_view.ts";
 
 /** The argument by which a sandbox's processes are known. */
 export const MARKER = "--taskd-sandbox=";
+
+const HEAP_MIB = 64;
+const NOWHERE = "/nonexistent";
 
 export interface StartOptions {
   /** The bwrap program, absolute. */
@@ -116,16 +120,20 @@ export function firstProgram({ order, max_pids, process_bytes }: StartOptions): 
 
 /** In a session of its own, so that signals to the agent's group are not its; the first process becomes its parent. */
 function forwarderCommand(lines: ReturnType<typeof forwardedLines>): string {
-  const targets = lines.map(({ target }) => target);
   const net = lines.flatMap(({ port, target }) => [`127.0.0.1:${port}`, `unix:${target}`]);
+  const helper = {
+    name: "forwarder",
+    module: `file://${FORWARDER_TARGET}`,
+    folders: lines.map(({ target }) => target),
+    net: net.join(","),
+    heap_mib: HEAP_MIB,
+  } as const;
+  // A compiled program keeps what V8 has made of it in TMPDIR, where an agent could exchange it.
+  const env = { ...helperEnv(NOWHERE), TMPDIR: NOWHERE };
   return [
-    ...words("setsid --fork env -i DENO_DIR=/nonexistent DENO_NO_UPDATE_CHECK=1 NO_COLOR=1"),
-    ...[DENO_TARGET, "run"],
-    ...words("--no-prompt --no-config --no-lock --no-remote --no-npm --no-check --v8-flags=--max-old-space-size=64"),
-    `--allow-net=${net.join(",")}`,
-    `--allow-read=${targets.join(",")}`,
-    `--allow-write=${targets.join(",")}`,
-    FORWARDER_TARGET,
+    ...words("setsid --fork env -i"),
+    ...Object.entries(env).map(([name, value]) => `${name}=${value}`),
+    ...[DENO_TARGET, ...helperArgs(helper)],
     ...lines.flatMap(({ port, target }) => [String(port), target]),
   ].map(shellWord).join(" ");
 }

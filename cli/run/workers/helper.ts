@@ -5,6 +5,7 @@
 
 import { runBuiltInAgent } from "../../../broker/agent/main.ts";
 import { runFiles } from "../../../broker/agent/files_main.ts";
+import { runForwarder } from "../../../broker/sandbox/bubblewrap/forwarder.js";
 import { runInspector } from "../../../broker/databases/inspector_main.ts";
 import type { HelperName } from "../../../lib/helper_process.ts";
 import { runHostileAgent } from "../../redteam/hostile_agent.ts";
@@ -20,6 +21,7 @@ interface WorkerScope {
 const HELPERS: Readonly<Record<HelperName, () => Promise<number>>> = {
   "agent": runBuiltInAgent,
   "files": runFiles,
+  "forwarder": runForwarder,
   "hostile-agent": runHostileAgent,
   "inspector": runInspector,
 };
