@@ -28,10 +28,11 @@ export function setupRunner(deps: SetupDeps): (request: SetupRequest) => Promise
   return async (request) => {
     const { profile, repo, git_dir, base_commit, signal } = request;
     const container = containerOf(request.order, settings);
+    const host_toolchain = profile.cache && runtime.toolchain ? [await runtime.toolchain(signal)] : [];
     const use = await cache.use({
       repo: repo.canonical,
       lockfiles: profile.cache ? await findLockfiles(git, { git_dir, commit: base_commit, signal }) : [],
-      toolchain: `${runtime.name} ${deps.runtime_version}`,
+      toolchain: [runtime.name, deps.runtime_version, ...host_toolchain].join(" "),
       arch: architectureOf(container),
       setup_commands: profile.setup,
       image: await runtime.imageDigest?.(container.image, signal) ?? container.image,

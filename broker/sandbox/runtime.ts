@@ -127,6 +127,8 @@ export interface SandboxRuntime {
   prepare(): Promise<{ listen: ListenAddresses }>;
   /** The digest of the image that a name leads to at present; undefined when that is not known. Absent where there are no images. */
   imageDigest?(image: string, signal?: AbortSignal): Promise<string | undefined>;
+  /** What identifies the programs that sandboxes build with, where those are the host's; throws when it is not known. */
+  toolchain?(signal?: AbortSignal): Promise<string>;
   /** The runtime's version, as it reports it; throws `sandbox_failed` when it does not work. */
   version(): Promise<string>;
   /** Starts a sandbox; throws `invalid_config` for a workload it cannot run, `sandbox_failed` when starting fails. */

@@ -29,7 +29,7 @@ const LINES = [
   { name: "proxy", port: PROXY_PORT, target: `${OWN}/proxy` },
 ] as const;
 
-const SYSTEM_PATH = words("/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin");
+export const SYSTEM_PATH = words("/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin");
 
 const SHM_BYTES = 64 << 20;
 /** What writes there decides what the first process does, which is to end with the broker. */

@@ -19,6 +19,7 @@ import { endProcesses, type RunningProcess } from "../processes.ts";
 import type { ListenAddresses, Sandbox, SandboxRuntime, SandboxSpec } from "../runtime.ts";
 import { bubblewrapSandbox } from "./bubblewrap_sandbox.ts";
 import { type Bounding, controlGroup } from "./control_groups.ts";
+import { hostToolchain } from "./host_toolchain.ts";
 import type { ReadHostView } from "./host_view.ts";
 import type { FilterArch } from "./seccomp_filter.ts";
 import { MARKER, startCommand } from "./start_script.ts";
@@ -71,6 +72,11 @@ export class BubblewrapRuntime implements SandboxRuntime {
     const version = versionOf(await program.do(["--version"], attempted));
     if (version !== undefined) return version;
     throw new TaskdError("sandbox_failed", `${attempted}: it prints none`);
+  }
+
+  toolchain(signal?: AbortSignal): Promise<string> {
+    const { view, clock } = this.#options;
+    return hostToolchain(view, { clock, signal });
   }
 
   /** Makes the folder of the sockets; nothing else is shared. */

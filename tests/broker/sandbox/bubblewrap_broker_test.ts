@@ -65,3 +65,30 @@ bubblewrapTest(
       await assertRejects(() => started, TaskdError, `Cannot show ${home}/.ssh to sandboxes: it is private`);
     }),
 );
+
+bubblewrapTest(
+  "what another toolchain of this machine has installed is not used again",
+  () =>
+    withAgent(async (folder) => {
+      await using bench = await BrokerBench.prepare({
+        runtime: "bubblewrap",
+        view: viewOf(folder),
+        files: { "README.md": "# app\n", "package-lock.json": "{}\n" },
+        script: [...ONE_CHANGE],
+      });
+      const setup = JSON.stringify([["sh", "-c", "echo installed >/deps/installed"]]);
+      bench.configure(
+        `profiles:\n  repos:\n    file://${bench.git.origin}:\n      setup: ${setup}\n      cache: true\n`,
+      );
+      await bench.serve();
+      const used = async () => {
+        const { id } = await bench.submit();
+        const { stage, reason } = await bench.reaches(id, "awaiting_approval");
+        assertEquals(stage, "awaiting_approval", reason);
+        return (await bench.engine.brief(id)).setup?.cache.participation;
+      };
+      assertEquals([await used(), await used()], ["miss", "hit"]);
+      await Deno.writeTextFile(`${folder}/bin/node`, "a new one");
+      assertEquals([await used(), await used()], ["miss", "hit"]);
+    }),
+);
