@@ -6,6 +6,7 @@
 import { stringify } from "@std/yaml/stringify";
 import { join } from "@std/path/join";
 import { BrokerClient } from "../../broker/client/client.ts";
+import type { RuntimeName } from "../../broker/settings/settings.ts";
 import { TOOL_VARIABLES } from "../../broker/sandbox/host_programs.ts";
 import { randomHex, systemRandom } from "../../lib/clock.ts";
 import { denoCache } from "../../lib/helper_process.ts";
@@ -24,7 +25,7 @@ export interface BrokerHomeOptions {
   /** An empty directory of this user alone: what `HOME` names. */
   dir: string;
   host: DemoHost;
-  runtime: DemoRuntime;
+  runtime: RuntimeName;
   model_url: string;
   /** The model's key, which only the broker may have. */
   api_key: string;

@@ -104,8 +104,9 @@ function tmpfs(path: string, mode: string, bytes: number): string[] {
   return ["--size", String(bytes), "--perms", mode, "--tmpfs", path];
 }
 
+/** A file of the sandbox's root, which becomes read-only; a mount for each would take longer. */
 function data(descriptor: number, target: string): string[] {
-  return ["--perms", "0444", "--ro-bind-data", String(descriptor), target];
+  return ["--perms", "0444", "--file", String(descriptor), target];
 }
 
 /** What a program finds, beside what the workload gives it. */

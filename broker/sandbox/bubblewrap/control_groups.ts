@@ -31,7 +31,7 @@ const JOIN_V1 = String.raw`
 name=$1 memory=$2 pids=$3
 shift 3
 cd ${V1} || exit 121
-for at in memory pids cpu; do mkdir "$at/$name" || exit 121; done
+mkdir "memory/$name" "pids/$name" "cpu/$name" || exit 121
 echo "$memory" >"memory/$name/memory.limit_in_bytes" || exit 121
 echo "$memory" 2>/dev/null >"memory/$name/memory.memsw.limit_in_bytes"
 echo "$pids" >"pids/$name/pids.max" || exit 121
@@ -45,10 +45,10 @@ cd ${V1} || exit 1
 while read -r key value; do
   if [ "$key" = oom_kill ] && [ "$value" -gt 0 ]; then echo oom; fi
 done <"memory/$1/memory.oom_control"
-for try in 1 2 3 4 5 6 7 8 9 10; do
+for pause in 0.01 0.02 0.05 0.1 0.2 0.3 0.3; do
   rmdir "memory/$1" "pids/$1" "cpu/$1" 2>/dev/null
   if ! [ -e "memory/$1" ] && ! [ -e "pids/$1" ] && ! [ -e "cpu/$1" ]; then exit 0; fi
-  sleep 0.1
+  sleep $pause
 done
 exit 1
 `;

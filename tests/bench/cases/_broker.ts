@@ -4,7 +4,8 @@
 
 import { join } from "@std/path/join";
 import type { BrokerClient } from "../../../broker/client/client.ts";
-import { BrokerHome, type DemoRuntime } from "../../../cli/demo/broker_home.ts";
+import { BrokerHome } from "../../../cli/demo/broker_home.ts";
+import type { RuntimeName } from "../../../broker/settings/settings.ts";
 import { GitBench } from "../../broker/git/bench.ts";
 import { type Asked, ModelServer, type Scripted } from "../../support/model_server.ts";
 import type { Place } from "../file_systems.ts";
@@ -25,8 +26,12 @@ export interface WholeBroker extends AsyncDisposable {
   reachesGate(id: string): Promise<void>;
 }
 
-/** Starts one; `config` are more lines of config.yaml. */
-export async function wholeBroker(place: Place, runtime: DemoRuntime, config = ""): Promise<WholeBroker> {
+/** Starts one; `config` are more lines of config.yaml, `path` a folder that PATH begins with. */
+export async function wholeBroker(
+  place: Place,
+  runtime: RuntimeName,
+  { config = "", path }: { config?: string; path?: string } = {},
+): Promise<WholeBroker> {
   const { signal } = new AbortController();
   await using stack = new AsyncDisposableStack();
   let next = Promise.withResolvers<number>();
@@ -41,7 +46,7 @@ export async function wholeBroker(place: Place, runtime: DemoRuntime, config = "
   await Deno.mkdir(dir, { mode: 0o700 });
   // No task of a benchmark has a database.
   const store_socket = join(dir, "none.sock");
-  const host = { home: Deno.env.get("HOME") ?? "/", env: (name: string) => Deno.env.get(name) };
+  const host = { home: Deno.env.get("HOME") ?? "/", env: (name: string) => envOf(name, path) };
   const home = await BrokerHome.make({
     dir,
     host,
@@ -74,6 +79,11 @@ export async function wholeBroker(place: Place, runtime: DemoRuntime, config = "
     },
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
   };
+}
+
+function envOf(name: string, path: string | undefined): string | undefined {
+  const value = Deno.env.get(name);
+  return name === "PATH" && path !== undefined ? `${path}:${value}` : value;
 }
 
 /** Writes one file, then ends. */

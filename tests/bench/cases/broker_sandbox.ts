@@ -60,7 +60,7 @@ async function containers(bench: Bench, place: Place): Promise<void> {
   await test.runtime.prepare();
   await using cleanup = new AsyncDisposableStack();
   const config = `sandbox_image: ${IMAGE}\nanchor_image: ${images.anchor}\n`;
-  await using broker = await wholeBroker(place, "podman", config);
+  await using broker = await wholeBroker(place, "podman", { config });
   cleanup.defer(async () => void await podman("network", "rm", "--force", broker.network));
   const { client, git, reachesGate } = broker;
   const bare = await bareFlags();

@@ -3,6 +3,7 @@
  */
 
 import type { BenchCase, BenchPart } from "../bench.ts";
+import { bubblewrap } from "./broker_bubblewrap.ts";
 import { gateway } from "./broker_gateway.ts";
 import { api } from "./broker_http.ts";
 import { proxy } from "./broker_proxy.ts";
@@ -38,7 +39,7 @@ const STORE_CASES: readonly BenchCase[] = [
   startup,
 ];
 
-const BROKER_CASES: readonly BenchCase[] = [gateway, proxy, sandbox, stats, api];
+const BROKER_CASES: readonly BenchCase[] = [gateway, proxy, sandbox, bubblewrap, stats, api];
 
 /** Every part. */
 export const PARTS: readonly BenchPart[] = [
