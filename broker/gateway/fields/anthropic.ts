@@ -206,6 +206,13 @@ const edit = tagged({
   compact: object({ type: label, trigger, instructions: text, pause_after_compaction: flag }),
 }, { dated: true, what: (tag) => `an edit of type "${tag}" is not known` });
 
+const message = object({
+  role: label,
+  content: either({ text, list: list(block) }),
+  // Of Claude Code 2.1.329 for its own choice of a model: the effort from that message on.
+  output_config: object({ effort: label }),
+});
+
 const choice = object({ type: label, disable_parallel_tool_use: flag });
 const tool_choice = tagged({
   auto: choice,
@@ -221,7 +228,7 @@ export const MESSAGES: Table = {
     from(SDK, {
       model,
       max_tokens: count,
-      messages: list(object({ role: label, content: either({ text, list: list(block) }) })),
+      messages: list(message),
       system: either({ text, list: texts }),
       stop_sequences: list(text),
       stream: flag,
