@@ -265,7 +265,7 @@ const TABLE = {
     value: places.PATHS,
     built_in: [],
     doc: "Folders of this machine that sandboxes of the runtime bubblewrap see beside the system's, read-only.",
-    example: ["read: [~/.rustup, ~/.cargo/bin]"],
+    example: ["read: [~/tools/zig]"],
   },
   oci_runtime: {
     value: places.OCI_RUNTIME,

@@ -195,7 +195,7 @@ until taskd session status > status.log 2>&1; do sleep 0.2; done; taskd session 
 };
 
 /** Pages that take minutes or a machine of their own. */
-const LONG = ["docs/how-to/production_database.md", "docs/tutorials/first_task.md"];
+const LONG = ["docs/how-to/bubblewrap.md", "docs/how-to/production_database.md", "docs/tutorials/first_task.md"];
 
 // The first tutorial and the way to an approval each time, and one of the other pages; all of them in the long suite.
 const EACH_TIME = /^README\.md$|\/first_branch\.md$|\/approve_from_a_script\.md$/;

@@ -36,9 +36,11 @@ export interface Machine extends AsyncDisposable {
   bin: string;
 }
 
-/** A home without anything in it, and `taskd` of this checkout on the PATH. */
-export async function makeMachine(): Promise<Machine> {
-  const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "taskd-docs-" }));
+/** A home without anything in it, in `dir`, and `taskd` of this checkout on the PATH. */
+export async function makeMachine({ dir }: { dir?: string } = {}): Promise<Machine> {
+  const base = await Deno.realPath(
+    await Deno.makeTempDir({ prefix: "taskd-docs-", ...(dir === undefined ? {} : { dir }) }),
+  );
   const [home, bin] = [join(base, "home"), join(base, "bin")];
   for (const folder of [home, bin, join(base, "tmp")]) await Deno.mkdir(folder, { mode: 0o700 });
   const words = [Deno.execPath(), "run", "--config", `${ROOT}deno.json`, ...launchFlags(), `${ROOT}cli/main.ts`];

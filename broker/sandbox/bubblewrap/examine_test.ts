@@ -69,7 +69,11 @@ Deno.test("a sandbox that is less than it is to be is not used, and what is open
   assert(unheld("").length > 10);
 });
 
-Deno.test("each refusal of a host has its remedy", () => {
+Deno.test("each refusal of a host has its remedy, and the guide has the refusals of its list", async () => {
+  const guide = await Deno.readTextFile(new URL("../../../docs/how-to/bubblewrap.md", import.meta.url));
+  const listed = [...guide.matchAll(/^- `((?:the kernel|unprivileged|AppArmor|a container)[^`]*)`/gm)];
+  assertEquals(listed.length, 4);
+  const given = new Set<string>();
   for (
     const [stderr, remedy] of [
       [
@@ -87,8 +91,11 @@ Deno.test("each refusal of a host has its remedy", () => {
       ["bwrap: Unknown option --disable-userns", "0.8"],
     ] as const
   ) {
-    assertStringIncludes(failureOf({ code: 1, stdout: "", stderr }).remedy, remedy);
+    const failure = failureOf({ code: 1, stdout: "", stderr });
+    assertStringIncludes(failure.remedy, remedy);
+    given.add(failure.why.replace(/(?::.*)? \(.*$/, ""));
   }
+  assertEquals(listed.filter(([, why]) => !given.has(why!)), []);
   const { why } = failureOf({ code: 1, stdout: "", stderr: "bwrap: something \u001b[31mnew" });
   assertEquals(why, "no sandbox can be started: bwrap: something \\x1b[31mnew");
 });
