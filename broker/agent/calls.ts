@@ -9,6 +9,20 @@ import { decodeLine, encodeLine, LineSplitter } from "../../lib/protocol/lines.t
 /** What a call begins with, and no row of progress: the record separator of RFC 7464. */
 export const CALL_MARK = 0x1e;
 
+/**
+ * What a line of the process with the files begins with when it asks for a command to be run, and is no answer yet: the
+ * group separator of ASCII. The broker runs it and gives the result as the next line.
+ */
+export const COMMAND_MARK = 0x1d;
+/** The longest command, in UTF-16 units. */
+export const MAX_COMMAND_LENGTH = 16 << 10;
+/** What is kept of a command's output, in UTF-16 units: more of its end, where failures are summed up. */
+export const OUTPUT_HEAD_LENGTH = 12 << 10;
+export const OUTPUT_TAIL_LENGTH = 28 << 10;
+/** Seconds that a command may take. */
+export const DEFAULT_COMMAND_S = 120;
+export const MAX_COMMAND_S = 900;
+
 /** The longest arguments of a call, in UTF-16 units: a file of the largest size, escaped. */
 export const MAX_ARGUMENTS_LENGTH = 2 << 20;
 /** The longest answer of a tool, in UTF-16 units. */
@@ -42,6 +56,23 @@ export interface ToolAnswer {
   finished?: boolean;
 }
 
+export interface CommandRequest {
+  /** For `sh`. */
+  command: string;
+  timeout_s: number;
+}
+
+export interface CommandResult {
+  reason: "exited" | "timed_out" | "out_of_memory";
+  /** 128 + n after signal n. */
+  code: number;
+  duration_ms: number;
+  /** Both streams as they came; what was left out in the middle is said there. */
+  output: string;
+  /** The work tree's links as they are now. */
+  links: { path: string; target: string }[];
+}
+
 /** An answer, or why the run cannot go on. */
 export type CallAnswer = ToolAnswer | { failed: string };
 
@@ -53,6 +84,24 @@ export function encodeCall({ name, arguments: json }: ToolCall): Uint8Array {
   bytes[0] = CALL_MARK;
   bytes.set(line, 1);
   return bytes;
+}
+
+export function encodeCommand(request: CommandRequest): Uint8Array {
+  const line = encodeLine(request);
+  const bytes = new Uint8Array(1 + line.length);
+  bytes[0] = COMMAND_MARK;
+  bytes.set(line, 1);
+  return bytes;
+}
+
+/** The command of a line without its mark. Throws for anything else: the process that sent it may have been taken over. */
+export function parseCommand(line: string): CommandRequest {
+  const { command, timeout_s } = JSON.parse(line);
+  const is_command = typeof command === "string" && command.length <= MAX_COMMAND_LENGTH && !command.includes("\0");
+  if (is_command && Number.isSafeInteger(timeout_s) && timeout_s >= 1 && timeout_s <= MAX_COMMAND_S) {
+    return { command, timeout_s };
+  }
+  throw new Error("a line that is no command");
 }
 
 /** The call of a line without its mark. The agent may have been taken over: throws for anything else. */

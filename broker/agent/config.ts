@@ -41,6 +41,8 @@ export interface FilesConfig {
   links: AgentLink[];
   /** Copies of branches of databases. */
   databases: AgentDatabase[];
+  /** Whether the broker runs commands for it, in a sandbox of each. */
+  runs: boolean;
 }
 
 export const DEFAULT_MAX_TURNS = 100;

@@ -10,24 +10,34 @@ export interface PromptFacts {
   links: number;
   /** Names of databases. */
   databases: readonly string[];
+  /** Whether there is a tool that runs commands. */
+  runs: boolean;
 }
 
 /** The rules; they describe what holds anyway, so that the model does not waste turns on finding out. */
-export function systemPrompt({ max_turns, links, databases }: PromptFacts): string {
+export function systemPrompt({ max_turns, links, databases, runs }: PromptFacts): string {
   return [
     "You are a software engineer who changes one repository as the task says. No one answers questions: decide",
     "yourself, and say in the summary what you assumed.",
     "",
     "Rules:",
-    `- You work through the tools read, write, edit, list, search${
-      databases.length === 0 ? "" : ", sql"
+    `- You work through the tools read, write, edit, list, search${databases.length === 0 ? "" : ", sql"}${
+      runs ? ", run" : ""
     } and finish, and`,
     "  through nothing else.",
     ...(databases.length === 0 ? [] : [
       `- The tool sql works on your own copies of these SQLite databases: ${databases.join(", ")}.`,
       "  What you change there is shown to the person as a difference of rows, and kept when they approve it.",
     ]),
-    "- You cannot run programs: no tests, no builds, no git, no network. Never say that you ran or tested something.",
+    ...(runs
+      ? [
+        "- The tool run runs a command in the work folder: run the tests that your change touches before you finish, and say",
+        "  what they said. There is no network, nothing can be installed, and what a command leaves in the work folder is part",
+        "  of your change. Change files by the other tools; leave git to the person.",
+      ]
+      : [
+        "- You cannot run programs: no tests, no builds, no git, no network. Never say that you ran or tested something.",
+      ]),
     "- Paths are relative to the work folder. Nothing outside it exists for you, and git's own folder is off limits.",
     ...(links === 0 ? [] : [
       `- The repository has ${

@@ -1,11 +1,20 @@
 /**
  * What the built-in agent can do: one table, from which the model's tool list, the dispatch and the documentation
- * are made. There is no tool that runs a program. Whatever the model sends, the answer is text of bounded length;
+ * are made. What `run` runs is run by the broker, in a sandbox of its own. Whatever the model sends, the answer is text of bounded length;
  * a call that cannot be done is answered with the reason.
  */
 
 import type { Clock } from "../../lib/clock.ts";
-import { MAX_ANSWER_LENGTH, MAX_ARGUMENTS_LENGTH, type ToolAnswer } from "./calls.ts";
+import {
+  type CommandRequest,
+  type CommandResult,
+  DEFAULT_COMMAND_S,
+  MAX_ANSWER_LENGTH,
+  MAX_ARGUMENTS_LENGTH,
+  MAX_COMMAND_LENGTH,
+  MAX_COMMAND_S,
+  type ToolAnswer,
+} from "./calls.ts";
 import type { AgentDatabases } from "./sql_tool.ts";
 import { ToolError, type WorkTree } from "./work_tree.ts";
 import { plural } from "../../lib/text/plural.ts";
@@ -22,6 +31,14 @@ export interface ToolContext {
   tree: WorkTree;
   clock: Clock;
   databases?: AgentDatabases;
+  /** Has a command run in the work folder, which nothing else uses meanwhile; absent where there is no sandbox for it. */
+  runCommand?: (request: CommandRequest) => Promise<CommandResult>;
+}
+
+/** What not every task has. */
+export interface ToolNeeds {
+  databases: boolean;
+  runs: boolean;
 }
 
 interface Parameter {
@@ -32,7 +49,7 @@ interface Parameter {
 
 interface Tool {
   description: string;
-  needs_databases?: true;
+  needs?: keyof ToolNeeds;
   parameters: Readonly<Record<string, Parameter>>;
   run(args: Arguments, context: ToolContext): Promise<ToolAnswer>;
 }
@@ -128,7 +145,7 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
   sql: {
     description: "Run SQL on one of the task's SQLite databases; several statements are separated by semicolons. " +
       "A transaction ends with the call.",
-    needs_databases: true,
+    needs: "databases",
     parameters: {
       database: { type: "string", description: "Name of the database" },
       statement: { type: "string", description: "One or more statements" },
@@ -136,6 +153,36 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
     async run(args, { databases }) {
       if (databases === undefined) throw new ToolError("The task has no databases");
       return { ok: true, ...await databases.run(args.text("database"), args.text("statement")) };
+    },
+  },
+  run: {
+    description:
+      "Run a command with sh in the work folder, such as the repository's tests. It has the machine's programs, no network, " +
+      "and /tmp and its home only until it ends; processes that it leaves are ended.",
+    needs: "runs",
+    parameters: {
+      command: { type: "string", description: "The command, for sh -c" },
+      seconds: {
+        type: "integer",
+        description: `How long it may take: ${DEFAULT_COMMAND_S} when absent, at most ${MAX_COMMAND_S}`,
+        optional: true,
+      },
+    },
+    async run(args, { tree, runCommand }) {
+      if (runCommand === undefined) throw new ToolError("The task can run no programs");
+      const command = args.text("command");
+      if (command.length > MAX_COMMAND_LENGTH || command.includes("\0")) {
+        throw new ToolError(`A command has at most ${MAX_COMMAND_LENGTH} characters, and no NUL`);
+      }
+      const timeout_s = Math.min(args.integer("seconds", DEFAULT_COMMAND_S), MAX_COMMAND_S);
+      const { links, output, ...end } = await runCommand({ command, timeout_s });
+      tree.relink(links);
+      const how = describeEnd(end, timeout_s);
+      return {
+        ok: end.reason === "exited" && end.code === 0,
+        text: `${how}\n${output}`,
+        summary: `${how}: ${command}`,
+      };
     },
   },
   finish: {
@@ -150,11 +197,23 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
   },
 };
 
-function toolNames({ databases }: { databases: boolean }): string[] {
-  return Object.keys(TOOLS).filter((name) => databases || !TOOLS[name]!.needs_databases);
+/** How a command ended, in a few words. */
+export function describeEnd(end: Pick<CommandResult, "reason" | "code" | "duration_ms">, timeout_s: number): string {
+  const { reason, code, duration_ms } = end;
+  if (reason === "timed_out") return `ended after its ${plural(timeout_s, "second")}`;
+  if (reason === "out_of_memory") return "ended: it needed more memory than it may have";
+  return `exit code ${code} after ${(duration_ms / 1_000).toFixed(1)} s`;
 }
 
-export function toolDefinitions(has: { databases: boolean } = { databases: false }): unknown[] {
+/** The tools that there are, by name. */
+export function toolNames(has: ToolNeeds): string[] {
+  return Object.keys(TOOLS).filter((name) => {
+    const { needs } = TOOLS[name]!;
+    return needs === undefined || has[needs];
+  });
+}
+
+export function toolDefinitions(has: ToolNeeds): unknown[] {
   return toolNames(has).map((name) => [name, TOOLS[name]!] as const).map(([name, { description, parameters }]) => ({
     type: "function",
     function: {
@@ -179,7 +238,7 @@ export async function callTool(name: string, json: string, context: ToolContext)
     if (tool === undefined) {
       throw new ToolError(
         `There is no tool ${JSON.stringify(name.slice(0, 64))}; use ${
-          toolNames({ databases: context.databases !== undefined }).join(", ")
+          toolNames({ databases: context.databases !== undefined, runs: context.runCommand !== undefined }).join(", ")
         }`,
       );
     }

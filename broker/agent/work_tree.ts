@@ -57,16 +57,25 @@ export function parsePath(path: string): string[] {
   return parts;
 }
 
+function byPath(links: readonly AgentLink[]): ReadonlyMap<string, string> {
+  return new Map(links.map(({ path, target }) => [path, target]));
+}
+
 export class WorkTree {
   readonly #root: string;
   readonly #max_walked: number;
-  readonly #links: ReadonlyMap<string, string>;
+  #links: ReadonlyMap<string, string>;
 
   /** Of the folder at `root`, absolute and without links. */
   constructor(root: string, { links = [], max_walked = MAX_WALKED }: WorkTreeOptions = {}) {
     this.#root = root;
     this.#max_walked = max_walked;
-    this.#links = new Map(links.map(({ path, target }) => [path, target]));
+    this.#links = byPath(links);
+  }
+
+  /** Takes over which links were put aside since: something else has worked on the folder. */
+  relink(links: readonly AgentLink[]): void {
+    this.#links = byPath(links);
   }
 
   /** A file's text; a file that is too large, or not UTF-8, is refused. */

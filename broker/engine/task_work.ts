@@ -302,6 +302,7 @@ export class TaskWork {
         signal: this.#signal,
         max_output_bytes: MAX_OUTPUT_BYTES,
         onOutput: ({ stream, text }) => transcript.take(stream, text),
+        onNote: (text) => this.task.append({ type: "note", text }),
       });
       end = await waitForEnd(sandbox, this.#signal);
     } finally {

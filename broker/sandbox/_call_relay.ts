@@ -2,12 +2,21 @@
  * Passes the calls of the built-in agent to the process that does them, and each answer back. Calls are known by their
  * mark and leave the agent's output here, unread: calls and answers are bounded in bytes, and the agent in the number of
  * its calls. A call is passed on once the one before it is answered; until then the agent's output
- * waits.
+ * waits. Before its answer, the process that does a call may ask for one command, which is run here for it.
  */
 
 import { concat } from "../../lib/concat.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { CALL_MARK, MAX_ANSWER_BYTES, MAX_CALL_BYTES } from "../agent/calls.ts";
+import { encodeLine } from "../../lib/protocol/lines.ts";
+import {
+  CALL_MARK,
+  COMMAND_MARK,
+  type CommandRequest,
+  type CommandResult,
+  MAX_ANSWER_BYTES,
+  MAX_CALL_BYTES,
+  parseCommand,
+} from "../agent/calls.ts";
 
 const NEWLINE = 0x0a;
 
@@ -24,6 +33,8 @@ export interface CallRelayOptions {
   /** First lines of their inputs. */
   configs: { agent: string; files: string };
   max_calls: number;
+  /** Runs a command; absent where there is no sandbox for it. What it throws ends the agent, and so does no result. */
+  runCommand?: ((request: CommandRequest) => Promise<CommandResult | undefined>) | undefined;
 }
 
 export class CallRelay {
@@ -102,8 +113,26 @@ export class CallRelay {
     if (++this.#calls > max_calls) throw refused(`made more than ${max_calls} calls`);
     // One that is not taken gets no answer.
     void sent(to, line);
-    const answer = await answerOf(from);
+    let answer = await answerOf(from);
+    if (answer?.[0] === COMMAND_MARK) {
+      const result = await this.#runCommand(answer.subarray(1));
+      this.#is_over ||= result === undefined || !(await sent(to, encodeLine(result)));
+      if (this.#is_over) return;
+      answer = await answerOf(from);
+    }
     this.#is_over = answer === undefined || !(await sent(this.#to_agent, answer));
+  }
+
+  #runCommand(line: Uint8Array): Promise<CommandResult | undefined> {
+    const { runCommand } = this.#options;
+    let request: CommandRequest | undefined;
+    try {
+      request = parseCommand(new TextDecoder().decode(line));
+    } catch {
+      // It is none.
+    }
+    if (request === undefined || runCommand === undefined) throw invalidAnswer();
+    return runCommand(request);
   }
 }
 
@@ -116,7 +145,7 @@ async function answerOf(reader: ReadableStreamDefaultReader<Uint8Array>): Promis
     length += value.length;
     const newline = value.indexOf(NEWLINE);
     if (length > MAX_ANSWER_BYTES || newline >= 0 && newline < value.length - 1) {
-      throw new TaskdError("sandbox_failed", "The process that has the task's files gave an invalid answer");
+      throw invalidAnswer();
     }
     parts.push(value.slice());
     if (newline >= 0) return concat(parts);
@@ -134,6 +163,10 @@ function callIn(bytes: Uint8Array, is_line_start: boolean): number {
 /** Whether it was taken; a process that is gone takes nothing. */
 function sent(writer: WritableStreamDefaultWriter<Uint8Array>, bytes: Uint8Array): Promise<boolean> {
   return writer.write(bytes).then(() => true, () => false);
+}
+
+function invalidAnswer(): TaskdError {
+  return new TaskdError("sandbox_failed", "The process that has the task's files gave an invalid answer");
 }
 
 function refused(what: string): TaskdError {

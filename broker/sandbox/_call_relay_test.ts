@@ -1,6 +1,13 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { TaskdError } from "../../lib/errors.ts";
-import { encodeCall, MAX_ANSWER_BYTES, MAX_CALL_BYTES } from "../agent/calls.ts";
+import {
+  type CommandRequest,
+  type CommandResult,
+  encodeCall,
+  encodeCommand,
+  MAX_ANSWER_BYTES,
+  MAX_CALL_BYTES,
+} from "../agent/calls.ts";
 import { CallRelay } from "./_call_relay.ts";
 
 const encoder = new TextEncoder();
@@ -15,7 +22,11 @@ class Relayed {
   #files!: ReadableStreamDefaultController<Uint8Array>;
   readonly relay: CallRelay;
 
-  constructor(answer: (call: string) => string | undefined, max_calls = 100) {
+  constructor(
+    answer: (call: string) => string | undefined,
+    max_calls = 100,
+    runCommand?: (request: CommandRequest) => Promise<CommandResult | undefined>,
+  ) {
     const stdout = new ReadableStream<Uint8Array>({ start: (controller) => void (this.#files = controller) });
     const stdin = new WritableStream<Uint8Array>({
       write: (bytes) => {
@@ -34,7 +45,7 @@ class Relayed {
       },
     });
     const start = () => ({ stdin, stdout });
-    this.relay = new CallRelay({ agent: { stdin: agent }, start, configs: CONFIGS, max_calls });
+    this.relay = new CallRelay({ agent: { stdin: agent }, start, configs: CONFIGS, max_calls, runCommand });
   }
 
   /** What is left of the agent's output, which comes in those chunks. */
@@ -128,4 +139,36 @@ Deno.test("what does the calls is started once, with the first output, and never
   assertEquals([started, left.length], [1, 2]);
   await Array.fromAsync(relayed(start).output(ReadableStream.from([])));
   assertEquals(started, 1);
+});
+
+Deno.test("before its answer a call may ask for a command, and is given what came of it", async () => {
+  const asked = { command: "make test", timeout_s: 3 };
+  const result: CommandResult = { reason: "exited", code: 0, duration_ms: 5, output: "fine\n", links: [] };
+  const run: CommandRequest[] = [];
+  const answer = (line: string) => line === "call\n" ? decoder.decode(encodeCommand(asked)) : `got ${line}`;
+  const relayed = new Relayed(answer, 100, (request) => (run.push(request), Promise.resolve(result)));
+  await relayed.output("\x1ecall\n");
+  assertEquals([run, relayed.answers], [[asked], [`got ${JSON.stringify(result)}\n`]]);
+
+  const ended = new Relayed(answer, 100, () => Promise.resolve(undefined));
+  await ended.output("\x1ecall\n", "\x1ecall\n");
+  assertEquals([ended.calls.length, ended.answers], [1, []]);
+});
+
+Deno.test("a command that is none, and one where there is no sandbox for it, end the agent", async () => {
+  const lines = [
+    "{}",
+    "not JSON",
+    JSON.stringify({ command: 1, timeout_s: 1 }),
+    JSON.stringify({ command: "x".repeat((16 << 10) + 1), timeout_s: 1 }),
+    JSON.stringify({ command: "a\0b", timeout_s: 1 }),
+    ...[0, 1.5, 901, "1", null].map((timeout_s) => JSON.stringify({ command: "id", timeout_s })),
+  ];
+  const never = () => Promise.reject(new Error("it was run"));
+  for (const line of lines) {
+    const relayed = new Relayed(() => `\x1d${line}\n`, 100, never);
+    await assertRejects(() => relayed.output("\x1ecall\n"), TaskdError, "invalid answer", line);
+  }
+  const without = new Relayed(() => decoder.decode(encodeCommand({ command: "id", timeout_s: 1 })));
+  await assertRejects(() => without.output("\x1ecall\n"), TaskdError, "invalid answer");
 });

@@ -5,7 +5,9 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import type { CommandRequest } from "../agent/calls.ts";
 import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import type { AgentCommands } from "./_agent_commands.ts";
 import { CallRelay } from "./_call_relay.ts";
 import { type ParkedLinks, restoreLinks } from "./_parked_links.ts";
 import { supervise } from "./supervised_sandbox.ts";
@@ -27,13 +29,15 @@ export interface EmbeddedSandbox {
   configs: { agent: string; files: string };
   max_calls: number;
   parked: ParkedLinks;
+  /** What runs commands, and has the links then; absent where none can be run. */
+  commands: AgentCommands | undefined;
   /** A folder of the agent's process, to be removed. */
   cache_dir: string;
   clock: Clock;
 }
 
 export function embeddedSandbox(sandbox: EmbeddedSandbox): Sandbox {
-  const { agent, spec, configs, max_calls, parked, cache_dir, clock } = sandbox;
+  const { agent, spec, configs, max_calls, parked, commands, cache_dir, clock } = sandbox;
   let files: Deno.ChildProcess | undefined;
   let files_end: Promise<void> | undefined;
   let is_ending = false;
@@ -56,9 +60,11 @@ export function embeddedSandbox(sandbox: EmbeddedSandbox): Sandbox {
     files_end = watch(files);
     return files;
   };
-  const relay = new CallRelay({ agent, start, configs, max_calls });
+  const runCommand = commands && ((request: CommandRequest) => commands.run(request));
+  const relay = new CallRelay({ agent, start, configs, max_calls, runCommand });
   const signalBoth = (name: "SIGTERM" | "SIGKILL") => {
     is_ending = true;
+    commands?.stop();
     signalProcess(-agent.pid, name);
     if (files !== undefined) kill(files, name);
   };
@@ -82,7 +88,7 @@ export function embeddedSandbox(sandbox: EmbeddedSandbox): Sandbox {
       await files_end;
       await relay.close();
       await removeCache(cache_dir);
-      await restoreLinks(parked, spec.signal);
+      await (commands === undefined ? restoreLinks(parked, spec.signal) : commands.close());
     },
   });
 }

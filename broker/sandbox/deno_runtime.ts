@@ -9,6 +9,8 @@
  *
  * What it would do with files it has done by the other process, which has the task's work folder, and the folder of its
  * databases where it has some, and no network. Symbolic links are put aside meanwhile, because permissions follow them.
+ *
+ * Where there is bubblewrap, the agent may have commands run, each in a sandbox that reaches nothing.
  */
 
 import { basename } from "@std/path/basename";
@@ -23,6 +25,8 @@ import { toolDefinitions } from "../agent/tools.ts";
 import { grownBytes } from "../task/database_schema.ts";
 import { runProcess, withLimits } from "../../lib/process.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
+import { AgentCommands, linksOf } from "./_agent_commands.ts";
+import type { BubblewrapRuntime } from "./bubblewrap/bubblewrap_runtime.ts";
 import { embeddedSandbox, removeCache } from "./_embedded_sandbox.ts";
 import { parkLinks, restoreLinks } from "./_parked_links.ts";
 import { endProcesses, type RunningProcess } from "./processes.ts";
@@ -63,6 +67,8 @@ export interface DenoRuntimeOptions {
   cache_dir: string;
   owner: string;
   clock: Clock;
+  /** What commands run in, which reaches nothing; without it the agent has none. */
+  commands?: BubblewrapRuntime | undefined;
   /** What runs in the place of the built-in agent: for tests of the sandbox. */
   agent?: Pick<Helper, "name" | "module">;
 }
@@ -81,12 +87,13 @@ export class DenoRuntime implements SandboxRuntime {
    * start.
    */
   async prepare(): Promise<{ listen: ListenAddresses }> {
+    await this.#options.commands?.prepare();
     if (!Deno.build.standalone) await this.#warm();
     return { listen: { hostname: "127.0.0.1", gateway_port: 0, proxy_port: 0 } };
   }
 
-  close(): Promise<void> {
-    return Promise.resolve();
+  async close(): Promise<void> {
+    await this.#options.commands?.close();
   }
 
   async version(): Promise<string> {
@@ -136,7 +143,10 @@ export class DenoRuntime implements SandboxRuntime {
       throw cause instanceof TaskdError ? cause : failed(`${attempted}: its process cannot be started`, cause);
     }
     const max_turns = workload.max_turns ?? DEFAULT_MAX_TURNS;
-    const links = parked.links.map(({ path, target }) => ({ path: path.slice(work_dir.length + 1), target }));
+    const links = linksOf(parked, work_dir);
+    const { clock, commands: runtime } = this.#options;
+    const commands = runtime && new AgentCommands({ runtime, spec, work_dir, parked, clock });
+    const runs = commands !== undefined;
     const files = databases?.files ?? [];
     const { gateway_url, token, model, instruction } = workload;
     const configs = {
@@ -144,17 +154,16 @@ export class DenoRuntime implements SandboxRuntime {
         gateway_url,
         token,
         model,
-        system_prompt: systemPrompt({ max_turns, links: links.length, databases: files.map(({ name }) => name) }),
+        system_prompt: systemPrompt({ max_turns, links: links.length, databases: files.map(({ name }) => name), runs }),
         instruction,
-        tools: toolDefinitions({ databases: files.length > 0 }),
+        tools: toolDefinitions({ databases: files.length > 0, runs }),
         max_turns,
       }),
-      files: encodeConfig({ work_dir, links, databases: files }),
+      files: encodeConfig({ work_dir, links, databases: files, runs }),
     };
-    const { clock } = this.#options;
     const startFiles = () => this.#startFiles(spec.task_id, work_dir, databases);
     const max_calls = max_turns * MAX_CALLS;
-    return embeddedSandbox({ agent, startFiles, spec, configs, max_calls, parked, cache_dir, clock });
+    return embeddedSandbox({ agent, startFiles, spec, configs, max_calls, parked, commands, cache_dir, clock });
   }
 
   /**
@@ -162,7 +171,7 @@ export class DenoRuntime implements SandboxRuntime {
    * first, the marker with this owner and a task id last; and it is listed again right before it is killed.
    */
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
-    const swept = new Set<string>();
+    const swept = new Set<string>(await this.#options.commands?.sweep(keep));
     const orphans = (processes: readonly RunningProcess[]) =>
       processes.flatMap((process) => {
         const task_id = this.#taskOf(process);

@@ -23,6 +23,8 @@ export interface FoundRuntime {
   oci_runtime?: string | undefined;
   /** What bounds a sandbox as a whole, where programs of the host run in it. */
   bounding?: Bounding | undefined;
+  /** Of the embedded runtime: the one that works and that its commands run in. */
+  commands?: FoundRuntime | undefined;
   /** Why it does not work, or what is worth knowing. */
   notes: string[];
   /** What to do about it. */
@@ -46,7 +48,8 @@ export async function findRuntimes(options: FindRuntimesOptions): Promise<FoundR
   const found: FoundRuntime[] = [];
   for (const name of names) {
     if (name === "deno") {
-      found.push({ name, path: deno.path, works: true, version: deno.version, rootless: true, notes: [] });
+      const commands = found.find(({ name, works }) => name === "bubblewrap" && works);
+      found.push({ name, path: deno.path, works: true, version: deno.version, rootless: true, commands, notes: [] });
       continue;
     }
     const path = findProgram(name, places);
@@ -172,10 +175,13 @@ const BOUNDED: Readonly<Record<Bounding, string>> = {
 
 /** A runtime in one line for people: `podman 4.3.1, rootless, cgroups v2, runc`. */
 export function describeRuntime(runtime: FoundRuntime): string {
-  const { name, version, rootless, cgroups, oci_runtime, bounding, works, notes } = runtime;
+  const { name, version, rootless, cgroups, oci_runtime, bounding, commands, works, notes } = runtime;
   const title = version === undefined ? name : `${name} ${version}`;
   if (!works) return `${title} does not work: ${notes[0] ?? "it gave no reason"}`;
-  if (name === "deno") return `${title}, embedded: runs agent_d alone, which uses no file itself, and no programs`;
+  if (name === "deno") {
+    const runs = commands === undefined ? "and no programs" : "and its commands in sandboxes of bubblewrap";
+    return `${title}, embedded: runs agent_d alone, which uses no file itself, ${runs}`;
+  }
   if (bounding !== undefined) return `${title}: runs programs of this machine, ${BOUNDED[bounding]}`;
   const kind = rootless === undefined ? [] : [rootless ? "rootless" : "as root"];
   return [title, ...kind, ...(cgroups ? [`cgroups ${cgroups}`] : []), ...(oci_runtime ? [oci_runtime] : [])].join(", ");

@@ -43,10 +43,17 @@ export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxR
   const find = (names: readonly SandboxRuntimeName[]) =>
     findRuntimes({ ask, deno, names, ...(places ? { places } : {}) });
   const has_program = hasProgram(settings, view);
-  let found = await find(settings.runtime === "auto" ? CONTAINER_RUNTIMES : [settings.runtime]);
+  const without_images = ["bubblewrap", "deno"] as const;
+  let found = await find(
+    settings.runtime === "auto"
+      ? CONTAINER_RUNTIMES
+      : settings.runtime === "deno"
+      ? without_images
+      : [settings.runtime],
+  );
   // What is not used is not tried out at every start.
   if (settings.runtime === "auto" && !found.some(({ works }) => works)) {
-    found = [...found, ...await find(has_program ? ["bubblewrap", "deno"] : ["deno"])];
+    found = [...found, ...await find(without_images)];
   }
   const chosen = chooseRuntime(settings.runtime, found, has_program);
   if (chosen === undefined) throw absent(settings, found);
@@ -54,16 +61,28 @@ export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxR
     for (const broken of found.filter(({ works }) => !works)) options.onWarning?.(describeRuntime(broken));
   }
   checkVersion(chosen, options);
-  if (chosen.name === "deno") {
-    return new DenoRuntime({ deno_path, cache_dir: options.deno_cache_dir, owner, clock });
-  }
-  if (chosen.name === "bubblewrap") {
+  const behindBubblewrap = ({ path: program, bounding = "none" }: FoundRuntime) => {
     const [refused] = view.refused;
     if (refused !== undefined) throw unseen(refused);
-    const bounding = chosen.bounding ?? "none";
     const { run_dir } = options;
-    return new BubblewrapRuntime({ program: chosen.path, run_dir, view, bounding, deno_path, owner, env, clock });
+    const reaches_nothing = chosen.name === "deno";
+    return new BubblewrapRuntime({
+      program,
+      run_dir,
+      view,
+      bounding,
+      deno_path,
+      owner,
+      env,
+      clock,
+      reaches_nothing,
+    });
+  };
+  if (chosen.name === "deno") {
+    const commands = chosen.commands && behindBubblewrap(chosen.commands);
+    return new DenoRuntime({ deno_path, cache_dir: options.deno_cache_dir, owner, clock, commands });
   }
+  if (chosen.name === "bubblewrap") return behindBubblewrap(chosen);
   return new ContainerRuntime({
     kind: chosen.name,
     program: chosen.path,

@@ -19,7 +19,7 @@ export function isContainerRuntime(name: SandboxRuntimeName): name is ContainerK
   return CONTAINER_RUNTIMES.some((one) => one === name);
 }
 
-/** The broker's own agent, which edits files and cannot run programs. */
+/** The broker's own agent, which edits files, and runs commands where there is a sandbox for them. */
 export interface BuiltInAgentWorkload {
   kind: "built_in_agent";
   /** `http://host:port` of the gateway, without a path. */
@@ -78,6 +78,8 @@ export interface SandboxSpec {
   /** Bytes of output that are passed on; what follows is discarded. */
   max_output_bytes: number;
   onOutput(line: OutputLine): void;
+  /** What the runtime itself has to say of the task, before it acts on it. */
+  onNote?(text: string): Promise<unknown>;
 }
 
 export interface SandboxEnd {

@@ -36,6 +36,8 @@ export interface BubblewrapRuntimeOptions {
   owner: string;
   env: (name: string) => string | undefined;
   clock: Clock;
+  /** Whether sandboxes reach neither the gateway nor the proxy. */
+  reaches_nothing?: boolean;
 }
 
 export class BubblewrapRuntime implements SandboxRuntime {
@@ -114,7 +116,7 @@ export class BubblewrapRuntime implements SandboxRuntime {
       });
     }
     spec.signal?.throwIfAborted();
-    const { program, view, bounding, deno_path, owner, clock } = this.#options;
+    const { program, view, bounding, deno_path, owner, clock, reaches_nothing } = this.#options;
     const owner_id = this.#agent;
     if (owner_id !== undefined) await giveAway(spec, { ...this.#options, owner: owner_id, attempted });
     const { max_pids } = workload;
@@ -124,7 +126,14 @@ export class BubblewrapRuntime implements SandboxRuntime {
       bwrap: program,
       uid: this.#uid,
       arch: Deno.build.arch as FilterArch,
-      order: { work_dir, workload, memory_bytes, view, deno_path, sockets: this.#sockets },
+      order: {
+        work_dir,
+        workload,
+        memory_bytes,
+        view,
+        deno_path,
+        sockets: reaches_nothing ? undefined : this.#sockets,
+      },
       command: workload.command,
       max_pids,
       ...(group === undefined ? { process_bytes: memory_bytes } : { bounded_by: group.words }),

@@ -43,7 +43,7 @@ export interface BenchOptions {
   overrides?: BrokerOverrides;
   clock?: Clock;
   env?: Record<string, string>;
-  /** Where the host's programs may be; by default there is no gh. */
+  /** Where the host's programs may be; by default there is no gh, and bubblewrap for its runtime alone. */
   programs?: ServeBrokerOptions["programs"];
   /** Whether the repository's own hooks run: by default none of a repository at a path does. */
   runs_hooks?: boolean;
@@ -127,13 +127,13 @@ ${config}`;
 
   /** Starts the broker, or another one. */
   async serve(own: ServeBrokerOptions["programs"] = {}, signal?: AbortSignal): Promise<RunningBroker> {
-    const { overrides = {}, clock, programs, view } = this.#options;
+    const { overrides = {}, clock, programs, runtime, view } = this.#options;
     return this.#broker = await serveBroker({
       home: this.home,
       env: this.env,
       write: (line) => this.lines.push(line),
       overrides,
-      programs: { gh: [], ...programs, ...own },
+      programs: { gh: [], ...(runtime === "bubblewrap" ? {} : { bubblewrap: [] }), ...programs, ...own },
       signal,
       view,
       ...(clock === undefined ? {} : { clock }),

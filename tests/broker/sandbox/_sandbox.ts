@@ -5,6 +5,7 @@
 import { randomHex, systemClock, systemRandom } from "../../../lib/clock.ts";
 import { parseProgress } from "../../../broker/agent/progress_reader.ts";
 import type { AgentProgress } from "../../../broker/agent/progress.ts";
+import type { BubblewrapRuntime } from "../../../broker/sandbox/bubblewrap/bubblewrap_runtime.ts";
 import { DenoRuntime } from "../../../broker/sandbox/deno_runtime.ts";
 import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import type { OutputLine, SandboxSpec } from "../../../broker/sandbox/runtime.ts";
@@ -38,13 +39,14 @@ export class Place implements AsyncDisposable {
     return `${this.root}/${path}`;
   }
 
-  /** A runtime with another module in place of the agent, when one is given. */
-  runtime(agent_module?: string): DenoRuntime {
+  /** A runtime with another module in place of the agent, when one is given; `commands` is what runs its commands. */
+  runtime(agent_module?: string, commands?: BubblewrapRuntime): DenoRuntime {
     return new DenoRuntime({
       deno_path: Deno.execPath(),
       cache_dir: CACHE_DIR,
       owner: OWNER,
       clock: systemClock,
+      commands,
       ...(agent_module === undefined ? {} : { agent: { name: "agent" as const, module: agent_module } }),
     });
   }
