@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { askProgram, PROGRAM_PATHS } from "./host_programs.ts";
 import {
   chooseRuntime,
@@ -59,6 +59,10 @@ Deno.test("findRuntimes() reads version, privileges, control groups, OCI runtime
     "deno 2.9.6, embedded: runs agent_d alone, which uses no file itself, and no programs",
   ]);
   assertEquals((await found({})).map(({ name }) => name), ["deno"]);
+  const [broken, deno] = await found({ bubblewrap: "exit 1" });
+  assertEquals([broken?.works, deno?.commands], [false, undefined]);
+  const bubblewrap: FoundRuntime = { name: "bubblewrap", path: "/usr/bin/bwrap", works: true, notes: [] };
+  assertStringIncludes(describeRuntime({ ...deno!, commands: bubblewrap }), "its commands in sandboxes of bubblewrap");
 });
 
 Deno.test("a runtime that fails or answers nonsense does not work, and its reason is sanitized", async () => {

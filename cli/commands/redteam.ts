@@ -83,7 +83,7 @@ async function sandboxes(
   { settings, promises }: { settings: Settings; promises: readonly SecurityPromise[] },
 ): Promise<{ places: Places; runtime?: string }> {
   const requested = args.choice<RuntimeName>("runtime") ?? settings.runtime;
-  if (requested === "deno") return { places: none("the runtime is deno, which runs no programs") };
+  if (requested === "deno") return { places: none("the runtime is deno, which runs no agent's programs") };
   const groups = promises.map(groupOf);
   if (!groups.includes("container") && !groups.includes("bubblewrap")) return { places: none("not asked for") };
   const deno = { path: args.host.deno, version: Deno.version.deno };

@@ -102,6 +102,13 @@ Deno.test("without bubblewrap the built-in agent has no tool for commands", asyn
   assert(!JSON.stringify(tools).includes('"run"'));
 });
 
+Deno.test("a bubblewrap that does not work is said, and the built-in agent has no tool for commands", async () => {
+  await using bench = await BrokerBench.start({ programs: { bubblewrap: ["/bin/false"] } });
+  const { id } = await bench.submit();
+  await bench.reaches(id, "awaiting_approval");
+  assertStringIncludes(bench.model.asked[0]!.body.messages[0]!.content!, "You cannot run programs");
+});
+
 bubblewrapTest("a command is held to its time, and what it leaves running ends with it", async () => {
   await using place = new Running();
   const marker = `sleep 9${Math.floor(Math.random() * 1e8)}`;
