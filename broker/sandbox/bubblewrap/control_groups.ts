@@ -89,18 +89,23 @@ export function controlGroup(
   };
 }
 
-/** What prints the bound of the group that it runs in, where the group has that. */
+/** Prints the bound of the group that a list of `/proc/self/cgroup` names, where the group has one, of either version. */
 const READ_BOUND = String.raw`
 while IFS=: read -r id controllers path; do
   case $controllers in
-  "") file=${V1}$path/memory.max ;;
-  *memory*) file=${V1}/memory$path/memory.limit_in_bytes ;;
+  "") file=$2$path/memory.max ;;
+  *memory*) file=$2/memory$path/memory.limit_in_bytes ;;
   *) continue ;;
   esac
   if [ -r "$file" ]; then cat "$file"; fi
-done </proc/self/cgroup
+done <"$1"
 `;
 const PROBE_BYTES = 256 << 20;
+
+/** The command that prints the bound of the group that it runs in. */
+export function readBound({ listed = "/proc/self/cgroup", root = V1 } = {}): string[] {
+  return ["/bin/sh", "-c", READ_BOUND, "taskd-sandbox", listed, root];
+}
 
 /** Finds what works here: a group is made with a bound, and has to have it. */
 export async function findBounding(
@@ -111,7 +116,7 @@ export async function findBounding(
   for (const bounding of candidates) {
     const group = controlGroup(bounding, { name, uid, memory_bytes: PROBE_BYTES, max_pids: 64 })!;
     try {
-      const words = [...group.words, "/bin/sh", "-c", READ_BOUND];
+      const words = [...group.words, ...readBound()];
       const { code, stdout } = await ask(words[0]!, words.slice(1));
       if (code === 0 && stdout.split("\n").includes(String(PROBE_BYTES))) return bounding;
     } catch {

@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { controlGroup, findBounding } from "./control_groups.ts";
+import { dirname } from "@std/path/dirname";
+import { controlGroup, findBounding, readBound } from "./control_groups.ts";
 
 const BOUNDS = { name: "taskd-x", memory_bytes: 1 << 30, max_pids: 100 };
 
@@ -23,4 +24,31 @@ Deno.test("a group counts only where it has the bound that was asked for", async
   assertEquals(await find("268435456\n", 1_000), "systemd");
   assertEquals(await find("max\n", 1_000), "none");
   assertEquals(await find("", 0), "none");
+});
+
+Deno.test("the bound of a group is read in either version of control groups, and where both are mounted", async () => {
+  const root = await Deno.makeTempDir();
+  const files = {
+    "user.slice/x.scope/memory.max": "268435456",
+    "memory/user.slice/x.scope/memory.limit_in_bytes": "1073741824",
+  };
+  const read = async (list: string) => {
+    await Deno.writeTextFile(`${root}/list`, list);
+    const [program, ...args] = readBound({ listed: `${root}/list`, root });
+    const { code, stdout } = await new Deno.Command(program!, { args }).output();
+    assertEquals(code, 0);
+    return new TextDecoder().decode(stdout);
+  };
+  try {
+    for (const [name, text] of Object.entries(files)) {
+      await Deno.mkdir(dirname(`${root}/${name}`), { recursive: true });
+      await Deno.writeTextFile(`${root}/${name}`, `${text}\n`);
+    }
+    assertEquals(await read("0::/user.slice/x.scope\n"), "268435456\n");
+    assertEquals(await read("4:memory:/user.slice/x.scope\n1:cpu,cpuacct:/\n"), "1073741824\n");
+    assertEquals(await read("4:memory:/user.slice/x.scope\n0::/other\n"), "1073741824\n");
+    assertEquals(await read("0::/user.slice\n"), "");
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
 });
