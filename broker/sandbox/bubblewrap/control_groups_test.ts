@@ -26,7 +26,7 @@ Deno.test("a group counts only where it has the bound that was asked for", async
   assertEquals(await find("", 0), "none");
 });
 
-Deno.test("the bound of a group is read in either version of control groups, and where both are mounted", async () => {
+Deno.test("the bound of a group is read in either version of control groups, and in both at once", async () => {
   const root = await Deno.makeTempDir();
   const files = {
     "user.slice/x.scope/memory.max": "268435456",
