@@ -17,7 +17,7 @@ import type { HostView } from "./host_view.ts";
 import { ETC_FILES, HOME_TARGET, OWN_ETC, SYSTEM_FOLDERS } from "./system_view.ts";
 
 /** Numbers of the files that the start script opens for bwrap; see start_script.ts. */
-export const DESCRIPTORS = { status: 8, args: 9, filter: 10, start: 11, forwarder: 12, etc: 20 } as const;
+export const DESCRIPTORS = { began: 7, status: 8, args: 9, filter: 10, start: 11, forwarder: 12, etc: 20 } as const;
 
 const OWN = "/run/taskd";
 export const START_TARGET = `${OWN}/start`;

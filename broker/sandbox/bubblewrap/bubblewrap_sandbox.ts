@@ -16,7 +16,7 @@ import { signalProcess } from "../processes.ts";
 import type { Sandbox, SandboxSpec } from "../runtime.ts";
 import type { ControlGroup } from "./control_groups.ts";
 import { watchMemory } from "./memory_watch.ts";
-import type { StartCommand } from "./start_script.ts";
+import { BEGAN, type StartCommand } from "./start_script.ts";
 
 /** Milliseconds between SIGTERM and SIGKILL: an agent may save where it was. */
 const GRACE_MS = 5_000;
@@ -90,7 +90,7 @@ export function bubblewrapSandbox(options: BubblewrapSandboxOptions): Sandbox {
     // bwrap's number may be another process's from now on.
     onExit: () => over.abort(),
     async ended({ code, signal }) {
-      const started = ending || firstProcess(report) !== undefined;
+      const started = ending || hasBegun(report);
       if (!started || code === NOT_STARTED && said.startsWith(COMPLAINT)) throw unstarted(spec, said);
       const starved = await leave(group, { clock, env });
       const out_of_memory = exceeded || starved && code === KILLED;
@@ -142,6 +142,15 @@ function firstProcess(report: string): number | undefined {
     return success ? output["child-pid"] : undefined;
   } catch {
     return undefined;
+  }
+}
+
+/** Whether the first program inside has run: bwrap reports its process before it has mounted anything. */
+function hasBegun(report: string): boolean {
+  try {
+    return readTextOf(report, MAX_REPORT_BYTES).split("\n").includes(BEGAN);
+  } catch {
+    return false;
   }
 }
 

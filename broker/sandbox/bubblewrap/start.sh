@@ -12,7 +12,10 @@ exec 9<&0 </dev/null
 for at in /proc/self/fd/*; do
   case ${at##*/} in 0 | 1 | 2 | 9) ;; *) eval "exec ${at##*/}>&-" ;; esac
 done
-if [[ -n $4 ]]; then exec 8>"$4" || fail "$4 cannot be written"; fi
+if [[ -n $4 ]]; then
+  : >"$4" || fail "$4 cannot be written"
+  exec 7>>"$4" 8>>"$4"
+fi
 exec 10< <(base64 -d <<<"$1") 11<<<"$2"
 if [[ -n $3 ]]; then exec 12<<<"$3"; fi
 count=$5

@@ -27,6 +27,8 @@ import { type FilterArch, seccompFilter } from "./seccomp_filter.ts";
 import script from "./start.sh" with { type: "text" };
 import { OWN_ETC } from "./system_view.ts";
 
+/** What the first program inside writes under bwrap's report: until then a failure is bwrap's own. */
+export const BEGAN = "began";
 /** The argument by which a sandbox's processes are known. */
 export const MARKER = "--taskd-sandbox=";
 
@@ -91,11 +93,13 @@ function leavingRoot(): string[] {
 }
 
 /** The text of the first program inside, for any POSIX shell. */
-export function firstProgram({ order, max_pids, process_bytes }: StartOptions): string {
+export function firstProgram({ order, max_pids, process_bytes, report }: StartOptions): string {
   const lines = forwardedLines(order);
   return [
     "set -u",
     'fail() { echo "taskd: cannot start the sandbox: $1" >&2; exit 121; }',
+    // Closed before anything else is started.
+    ...(report === undefined ? [] : [`echo ${BEGAN} >&${DESCRIPTORS.began}; exec ${DESCRIPTORS.began}>&-`]),
     "shift",
     "umask 022",
     ...(lines.length === 0 ? [] : [

@@ -58,6 +58,19 @@ bubblewrapTest(
   },
 );
 
+bubblewrapTest(
+  "no process of a sandbox has a file of the host open",
+  async () => {
+    await using test = await testBubblewrap();
+    const script =
+      "for fd in /proc/[0-9]*/fd/*; do readlink $fd; done | grep -vE '^(pipe|socket|anon_inode):|^/dev/null$'";
+    const { out, end } = await runIn(test, ["/bin/sh", "-c", `ls /proc/1/fd >/dev/null && ${script}`]);
+    // What reads the list has that open.
+    assertEquals(out.filter((path) => !path.startsWith("/proc/")), []);
+    assert(end.code === 0 || end.code === 1);
+  },
+);
+
 bubblewrapTest("a program of a home runs, with its interpreter, and the rest of the home is not there", async () => {
   const home = await Deno.makeTempDir({ dir: "/var/tmp" });
   const files = {
