@@ -104,6 +104,18 @@ Deno.test("a program never brings a home, a key or taskd's own with it", async (
   assertEquals((await inHome(files, (home) => read(home, ["bin"]))).folders, ["~/bin/claude"]);
 });
 
+Deno.test("a program of pnpm's is found by the folder that sandbox.read names, with what it starts", async () => {
+  const files = {
+    ".local/share/pnpm/claude": '#!/bin/sh\nexec node "$basedir/global/5/node_modules/claude/cli.js" "$@"\n',
+    ".local/share/pnpm/global/5/node_modules/claude/cli.js": "x",
+  };
+  const view = await inHome(files, (home) => {
+    return read(home, [".local/share/pnpm"], { read: [`${home}/.local/share/pnpm`] });
+  });
+  assertEquals([view.programs, view.refused], [["claude"], []]);
+  assertEquals([view.folders, view.path], [["~/.local/share/pnpm"], ["~/.local/share/pnpm"]]);
+});
+
 Deno.test("sandbox.read shows folders, and refuses what has keys, sockets or taskd's own in it", async () => {
   const files = { ".cargo/bin/cargo": "ELF", ".ssh/id": "k", "toolchain": "-> .cargo", ".config/gh/hosts.yml": "t" };
   await inHome(files, (home) => {
