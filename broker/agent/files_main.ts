@@ -27,7 +27,7 @@ import { WorkTree } from "./work_tree.ts";
 /**
  * Does the calls of `lines` with `work`, one after the other, until the lines end, which also ends a call that is under
  * way. Rejects for a line that is no call, and for one that comes before the call before it is answered. A call may ask
- * the broker for a command meanwhile: the next line is then what came of it.
+ * the broker for a command meanwhile: the next line is then its result.
  */
 export async function serveCalls(
   lines: AsyncIterable<string>,

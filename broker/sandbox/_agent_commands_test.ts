@@ -111,7 +111,7 @@ Deno.test("what runs is ended when the agent is, before the links come back", as
   assert(test.isLink("link"));
 });
 
-Deno.test("of an output of any length the first and the last lines are kept, and what is left out is counted", () => {
+Deno.test("the first and last lines of any output are kept, and what is left out is counted", () => {
   const output = new KeptOutput();
   let length = 0;
   for (let line = 0; line < 20_000; line++) {

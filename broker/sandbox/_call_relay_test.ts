@@ -141,7 +141,7 @@ Deno.test("what does the calls is started once, with the first output, and never
   assertEquals(started, 1);
 });
 
-Deno.test("before its answer a call may ask for a command, and is given what came of it", async () => {
+Deno.test("before its answer a call may ask for a command, and is given its result", async () => {
   const asked = { command: "make test", timeout_s: 3 };
   const result: CommandResult = { reason: "exited", code: 0, duration_ms: 5, output: "fine\n", links: [] };
   const run: CommandRequest[] = [];
@@ -155,7 +155,7 @@ Deno.test("before its answer a call may ask for a command, and is given what cam
   assertEquals([ended.calls.length, ended.answers], [1, []]);
 });
 
-Deno.test("a command that is none, and one where there is no sandbox for it, end the agent", async () => {
+Deno.test("an invalid command, and one where there is no sandbox for it, end the agent", async () => {
   const lines = [
     "{}",
     "not JSON",

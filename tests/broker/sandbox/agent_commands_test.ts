@@ -150,7 +150,7 @@ bubblewrapTest("links work in a command, and one that it makes leads the other t
 });
 
 bubblewrapTest(
-  "a command reaches neither the gateway, a listener of the host, its files, nor its processes",
+  "a command reaches neither the gateway, nor the host's listeners, files and processes",
   async () => {
     await using place = new Running();
     const key = place.file("key", "a key of the host");
