@@ -83,11 +83,11 @@ async function sandboxes(
   { settings, promises }: { settings: Settings; promises: readonly SecurityPromise[] },
 ): Promise<{ places: Places; runtime?: string }> {
   const requested = args.choice<RuntimeName>("runtime") ?? settings.runtime;
-  if (requested === "deno") return { places: none("the runtime is deno, which runs no agent's programs") };
   const groups = promises.map(groupOf);
   if (!groups.includes("container") && !groups.includes("bubblewrap")) return { places: none("not asked for") };
   const deno = { path: args.host.deno, version: Deno.version.deno };
-  const found = await findRuntimes({ ask: asking(args, io.signal), deno, places: args.host.programs });
+  const names = requested === "deno" ? { names: ["bubblewrap", "deno"] as const } : {};
+  const found = await findRuntimes({ ask: asking(args, io.signal), deno, places: args.host.programs, ...names });
   const runtime = chooseRuntime(requested, found, hasProgram(settings, args.host.view));
   if (runtime === undefined) {
     const broken = found.find(({ name }) => name === requested);
@@ -96,14 +96,16 @@ async function sandboxes(
       hint: remedyOf(requested, broken) ?? "Repair or install it; taskd doctor checks each runtime",
     });
   }
-  if (runtime.name === "deno") {
-    return { places: none("no runtime works here that runs programs; taskd doctor shows why") };
+  // The built-in agent's commands run as an agent does behind bubblewrap, and reach less.
+  const tried = runtime.name === "deno" ? runtime.commands : runtime;
+  if (tried === undefined) {
+    return { places: none("the runtime is deno, which runs no programs without bubblewrap; taskd doctor shows why") };
   }
   const env = environment(args);
   const own = { deno_path: deno.path, deno_cache_dir: denoCache(args.broker.home, env) };
-  const options = { runtime, settings, env, ...own, clock: systemClock, random: systemRandom };
+  const options = { runtime: tried, settings, env, ...own, clock: systemClock, random: systemRandom };
   const places = none(`the runtime is ${runtime.name}`);
-  if (isContainerRuntime(runtime.name)) places.containers = () => openNetwork(options);
+  if (isContainerRuntime(tried.name)) places.containers = () => openNetwork(options);
   else {places.host_sandboxes = isFile(PYTHON)
       ? (folder) => openHostSandboxes(options, folder)
       : { why: `${PYTHON}, which the attacks are written for, is not installed` };}

@@ -52,7 +52,12 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostC
         : warn("runtime", describeRuntime(other), other.remedy ?? `Repair it, or set runtime: ${chosen.name}`),
     );
   }
-  if (chosen.name === "bubblewrap") checks.push(...viewChecks(view));
+  const refused = found.find(({ name, works }) => name === "bubblewrap" && !works);
+  if (settings.runtime === "deno" && refused !== undefined) {
+    const detail = `${describeRuntime(refused)}: the built-in agent runs no commands`;
+    checks.push(warn("runtime", detail, refused.remedy ?? "Repair it, or do without"));
+  }
+  if (chosen.name === "bubblewrap" || chosen.commands !== undefined) checks.push(...viewChecks(view));
   const untested = options.untested(chosen);
   if (untested !== undefined) {
     checks.push(

@@ -1,4 +1,4 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Clock } from "../../lib/clock.ts";
 import { plantTrace, someOrder } from "../../tests/broker/task/lives.ts";
 import { configText, seedHome } from "../../broker/settings/seed.ts";
@@ -48,7 +48,7 @@ class Host {
         podman: [`${home}/bin/podman`],
         docker: [`${home}/bin/docker`],
         container: [],
-        bubblewrap: [],
+        bubblewrap: [`${home}/bin/bubblewrap`],
         "systemd-run": [],
         prlimit: [`${home}/bin/prlimit`],
         kill: [],
@@ -452,4 +452,16 @@ Deno.test("a damaged trace and a damaged item of the queue are named, and all el
       ["fail", `${trace}: row 1 is altered`],
       ["fail", `${item} is damaged: its task does not begin`],
     ]);
+  }));
+
+Deno.test("a bubblewrap that does not work is named where the built-in agent's commands need it", () =>
+  onHost(async (host) => {
+    host.config(configText().replace("runtime: auto", "runtime: deno"));
+    assertEquals(named(await host.checks(), "runtime").map(({ status }) => status), ["ok"]);
+    host.program("bubblewrap", "exit 1");
+    const [chosen, refused] = named(await host.checks(), "runtime");
+    assertStringIncludes(chosen!.detail, "and no programs");
+    assertEquals(refused?.status, "warn");
+    assertStringIncludes(refused!.detail, "bubblewrap does not work");
+    assertStringIncludes(refused!.detail, "the built-in agent runs no commands");
   }));
