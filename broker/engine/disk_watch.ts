@@ -15,8 +15,9 @@ import { TaskEnding } from "./endings.ts";
 
 /** Milliseconds between two counts, at least. */
 export const COUNT_EVERY_MS = 2_000;
-/** Counting takes at most a twentieth of the time. */
+/** Counting takes at most a twentieth of the time, as long as that leaves it no more than a minute behind. */
 const REST_SHARE = 19;
+const MAX_PAUSE_MS = 60_000;
 /** Counts in a row that may miss something: what an agent builds closes a folder for a moment at times. */
 const MAX_INCOMPLETE = 3;
 
@@ -88,7 +89,8 @@ export class DiskWatch {
       const ending = this.#check(await this.#count(signal));
       signal.throwIfAborted();
       if (ending !== undefined) return onEnding(ending);
-      pause_ms = Math.max(COUNT_EVERY_MS, REST_SHARE * (clock.monotonic() - began_ms));
+      const rest_ms = REST_SHARE * (clock.monotonic() - began_ms);
+      pause_ms = Math.min(Math.max(COUNT_EVERY_MS, rest_ms), MAX_PAUSE_MS);
     }
   }
 

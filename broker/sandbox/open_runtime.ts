@@ -103,10 +103,8 @@ export function hasProgram({ default_agent }: Pick<Settings, "default_agent">, {
   return programs.includes(agentOf(default_agent).label);
 }
 
-function unseen({ path, why }: ReadHostView["refused"][number]): TaskdError {
-  return new TaskdError("invalid_config", `Cannot show ${path} to sandboxes: ${why}`, {
-    hint: "Take it out of sandbox.read, or name a folder in it that has neither keys nor sockets",
-  });
+function unseen({ path, why, remedy }: ReadHostView["refused"][number]): TaskdError {
+  return new TaskdError("invalid_config", `Cannot show ${path} to sandboxes: ${why}`, { hint: remedy });
 }
 
 /** What to do about a runtime that was asked for; undefined when nothing more is known. */

@@ -93,9 +93,7 @@ function agentCheck(settings: Settings, { name }: FoundRuntime, view: ReadHostVi
 }
 
 function viewChecks({ refused }: ReadHostView): HostCheck[] {
-  return refused.map(({ path, why }) =>
-    fail("sandbox.read", `${path} is not shown: ${why}`, "Take it out of the list")
-  );
+  return refused.map(({ path, why, remedy }) => fail("sandbox.read", `${path} must not be shown: ${why}`, remedy));
 }
 
 /** An agent with a language server and a package manager opens this many files. */

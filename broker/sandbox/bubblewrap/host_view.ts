@@ -8,6 +8,7 @@
 
 import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
+import { join } from "@std/path/join";
 import { words } from "../../../lib/text/words.ts";
 import { SYSTEM_FOLDERS } from "./system_view.ts";
 
@@ -23,8 +24,11 @@ export interface HostView {
 export interface ReadHostView extends HostView {
   /** The programs that were found, by their names. */
   programs: readonly string[];
-  /** Folders of `sandbox.read` that are not shown, with the reason. */
-  refused: readonly { path: string; why: string }[];
+  /**
+   * Folders of `sandbox.read` that are not shown, and what is private but would be seen with the system: no sandbox is
+   * to be started while there are any.
+   */
+  refused: readonly { path: string; why: string; remedy: string }[];
 }
 
 export const EMPTY_VIEW: ReadHostView = { folders: [], links: [], path: [], programs: [], refused: [] };
@@ -48,6 +52,9 @@ const SECRET_PLACES = words(`
 `);
 /** What is the host's alone: its state, its sockets, its devices, its keys. */
 const HOST_PLACES = words("/proc /sys /dev /run /var/run /tmp /boot /etc/shadow /etc/ssh /etc/ssl/private");
+/** Every user reads all of it: what a configuration manager links there is no secret. */
+const PUBLIC = "/nix/store";
+const REMEDY = "Take it out of sandbox.read, or name a folder in it that has neither keys nor sockets";
 /** As many links as Linux follows. */
 const MAX_LINKS = 40;
 /** `#!` and its line; more is no interpreter's path. */
@@ -58,14 +65,39 @@ export const isWithin = (path: string, folder: string) =>
   path === folder || path.startsWith(folder === "/" ? "/" : `${folder}/`);
 const isSystem = (path: string) => SYSTEM_FOLDERS.some((folder) => isWithin(path, folder));
 
-/** Why sandboxes must not see a folder; undefined when they may. */
-export function whyPrivate(path: string, { home, own }: Pick<HostViewOptions, "home" | "own">): string | undefined {
-  if (path === "/root" || /^\/(?:home|Users)(?:\/[^/]+)?$/.test(path)) return "it is a home directory";
-  const secrets = SECRET_PLACES.map((name) => `${home}/${name}`);
-  const place = [home, ...secrets, ...HOST_PLACES, ...own].find((one) => isWithin(one, path)) ??
-    [...secrets, ...HOST_PLACES, ...own].find((one) => isWithin(path, one));
+type Owner = Pick<HostViewOptions, "home" | "own">;
+
+/** Why sandboxes must not see a folder; undefined when they may. Links count as written and where they lead. */
+export function whyPrivate(path: string, { home, own }: Owner): string | undefined {
+  if (path === "/root" || /^(?:\/var)?\/(?:home|Users)(?:\/[^/]+)?$/.test(path)) return "it is a home directory";
+  const closed = places([...secretPlaces(home), ...HOST_PLACES, ...own]);
+  const place = [...places([home]), ...closed].find((one) => isWithin(one, path)) ??
+    closed.find((one) => isWithin(path, one));
   if (place === undefined) return undefined;
   return place === path ? "it is private" : isWithin(place, path) ? `it has ${place} in it` : `it is in ${place}`;
+}
+
+function secretPlaces(home: string): string[] {
+  return SECRET_PLACES.map((name) => `${home}/${name}`);
+}
+
+/** Each as it is written, and where it is. */
+function places(paths: readonly string[]): string[] {
+  return [...new Set(paths.flatMap((path) => [path, endOf(path)]))];
+}
+
+/** Where a path leads to; what is not there yet would be in its folder. */
+function endOf(path: string): string {
+  const end = walk(path)?.end;
+  if (end !== undefined || path === dirname(path)) return end ?? path;
+  return join(endOf(dirname(path)), basename(path));
+}
+
+/** What is private and in a folder that every sandbox sees, the outermost of each. */
+function exposed({ home, own }: Owner): string[] {
+  const there = secretPlaces(home).filter((path) => walk(path) !== undefined);
+  const seen = [home, ...own, ...there].map(endOf).filter((path) => isSystem(path) && !isWithin(path, PUBLIC));
+  return [...new Set(seen)].filter((path) => !seen.some((other) => other !== path && isWithin(path, other)));
 }
 
 /** Reads what is there now. */
@@ -74,10 +106,14 @@ export function readHostView(options: HostViewOptions): ReadHostView {
   const entries = path.split(":").filter((entry) => entry.startsWith("/")).map(normalized);
   const found = new Found(options, entries);
   const programs = options.programs.filter((name) => found.addProgram(name));
-  const refused: { path: string; why: string }[] = [];
+  const refused: { path: string; why: string; remedy: string }[] = exposed(options).map((path) => ({
+    path,
+    why: "it is private, and in a folder that every sandbox sees",
+    remedy: `Move it out of ${SYSTEM_FOLDERS.join(", ")}; or use another runtime`,
+  }));
   for (const folder of read) {
     const why = found.addFolder(folder);
-    if (why !== undefined) refused.push({ path: folder, why });
+    if (why !== undefined) refused.push({ path: folder, why, remedy: REMEDY });
   }
   return { ...found.view(), programs, refused };
 }

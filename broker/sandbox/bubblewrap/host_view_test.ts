@@ -138,3 +138,44 @@ Deno.test("sandbox.read shows folders, and refuses what has keys, sockets or tas
     assertEquals(whyPrivate(path, of), undefined);
   }
 });
+
+Deno.test("a home, a key or taskd's own is refused also where a link leads to it, or to its folder", async () => {
+  const files = {
+    "real/a/.ssh/id": "k",
+    "real/a/keys": "-> .ssh",
+    "dots/gnupg/key": "k",
+    "real/a/.gnupg": "-> ../../dots/gnupg",
+    "disk/taskd/secrets": "k",
+    "real/a/.taskd": "-> ../../disk/taskd",
+    "real/a/tools/x": "x",
+    "homes": "-> real",
+  };
+  await inHome(files, (at) => {
+    const home = `${at}/homes/a`;
+    const private_names = [
+      "real/a",
+      "real",
+      "homes/a/keys",
+      "real/a/.ssh",
+      "real/a/.npmrc",
+      "dots",
+      "disk",
+      "disk/taskd",
+    ];
+    for (const name of private_names) {
+      const view = readHostView({ path: "", home, programs: [], read: [`${at}/${name}`], own: [`${home}/.taskd`] });
+      assertEquals([name, view.folders], [name, []]);
+    }
+    const view = readHostView({ path: "", home, programs: [], read: [`${home}/tools`], own: [`${home}/.taskd`] });
+    assertEquals(view.folders, [`${at}/real/a/tools`]);
+  });
+});
+
+Deno.test("what is private and lies with the system's programs is refused, by itself or by a link", async () => {
+  const refused = (home: string, own: string[]) =>
+    readHostView({ path: "", home, programs: [], read: [], own }).refused.map(({ path }) => path);
+  assertEquals(refused("/opt/taskd", ["/opt/taskd/.taskd", "/srv/stage"]), ["/opt/taskd"]);
+  assertEquals(refused("/srv/taskd", ["/opt/stage", "/usr/local/taskd"]), ["/opt/stage", "/usr/local/taskd"]);
+  assertEquals(await inHome({ ".ssh": "-> /usr/share" }, (home) => refused(home, [])), ["/usr/share"]);
+  assertEquals(await inHome({}, (home) => refused(home, [`${home}/.taskd`])), []);
+});
