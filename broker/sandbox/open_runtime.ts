@@ -79,7 +79,9 @@ export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxR
     });
   };
   if (chosen.name === "deno") {
-    const commands = chosen.commands && behindBubblewrap(chosen.commands);
+    const [refused] = chosen.commands === undefined ? [] : view.refused;
+    if (refused !== undefined) options.onWarning?.(`the built-in agent runs no commands: ${unseen(refused).message}`);
+    const commands = refused === undefined && chosen.commands ? behindBubblewrap(chosen.commands) : undefined;
     return new DenoRuntime({ deno_path, cache_dir: options.deno_cache_dir, owner, clock, commands });
   }
   if (chosen.name === "bubblewrap") return behindBubblewrap(chosen);

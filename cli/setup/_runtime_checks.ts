@@ -57,7 +57,14 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostC
     const detail = `${describeRuntime(refused)}: the built-in agent runs no commands`;
     checks.push(warn("runtime", detail, refused.remedy ?? "Repair it, or do without"));
   }
-  if (chosen.name === "bubblewrap" || chosen.commands !== undefined) checks.push(...viewChecks(view));
+  if (chosen.name === "bubblewrap") checks.push(...viewChecks(view));
+  if (chosen.commands !== undefined) {
+    checks.push(
+      ...view.refused.map(({ path, why, remedy }) =>
+        warn("sandbox.read", `the built-in agent runs no commands: ${path} must not be shown: ${why}`, remedy)
+      ),
+    );
+  }
   const untested = options.untested(chosen);
   if (untested !== undefined) {
     checks.push(
