@@ -10,7 +10,8 @@ import { asKnownError, hasCode, messageOf, messageWithHint, stackOf, TaskdError 
 import { fileError, makeDirectories } from "../../lib/fs.ts";
 import type { ForkedDatabase } from "../databases/evidence.ts";
 import type { TaskEgress } from "../egress/proxy.ts";
-import type { GatewayLease, Spend } from "../gateway/lease.ts";
+import type { GatewayLease, ReportedCost, Spend } from "../gateway/lease.ts";
+import { usdText } from "../gateway/usd_limit.ts";
 import { type StagedRepository, stageRepository } from "../git/staged_repository.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { isContainerRuntime } from "../sandbox/runtime.ts";
@@ -325,6 +326,8 @@ export class TaskWork {
     this.#known.spend = this.#unwritten_spend = figures(spend);
     await transcript.close();
     await this.#writeSpend();
+    const reported = lease.reported();
+    if (reported !== undefined) await this.task.append({ type: "note", text: reportedText(reported) });
     return spend;
   }
 
@@ -453,6 +456,16 @@ export class TaskWork {
 function ended(stage: Stage, outcome: Outcome, reason: string, by?: Decider): Move {
   // The type knows moves by their stages; the move is checked against the table when it is made.
   return { from: stage, to: "done", outcome: allowedOutcome(stage, outcome), reason, ...(by && { by }) } as Move;
+}
+
+/** What the endpoint says that requests cost, held against what was metered of the same ones. */
+function reportedText({ requests, usd, metered_usd }: ReportedCost): string {
+  const difference = usd - metered_usd;
+  const compared = Math.abs(difference) < 0.5e-6
+    ? "the same"
+    : `${usdText(Math.abs(difference))} ${difference > 0 ? "less" : "more"}`;
+  const of = requests === 1 ? "1 request" : `${requests} requests`;
+  return `the endpoint says that ${of} cost ${usdText(usd)}; metered ${usdText(metered_usd)}, ${compared}`;
 }
 
 export function figures({ in_flight: _, ...spend }: Spend): SpendFigures {

@@ -118,6 +118,7 @@ export class Gateway {
     const handle: GatewayLease = {
       token,
       spend: () => lease.spend(),
+      reported: () => lease.reported(),
       end: async () => {
         this.#leases.delete(lease.digest);
         lease.ending.abort();

@@ -62,6 +62,16 @@ export interface Spend {
   priced: boolean;
 }
 
+/** What an endpoint itself says that requests cost, beside what they were charged here. */
+export interface ReportedCost {
+  /** Requests whose answers said so. */
+  requests: number;
+  /** By the endpoint. */
+  usd: number;
+  /** As the gateway metered the same requests. */
+  metered_usd: number;
+}
+
 export type Ending = "complete" | "client_gone" | "upstream_failed" | "cut_off";
 
 /** One settled request; nothing in it is secret. */
@@ -104,6 +114,8 @@ export interface GatewayLease {
   /** The task's secret; the gateway keeps only its digest. */
   readonly token: string;
   spend(): Spend;
+  /** Undefined where no answer said what it cost. */
+  reported(): ReportedCost | undefined;
   /** Refuses what comes later, cuts the clients off, waits until everything is settled and gives the final figures. */
   end(): Promise<Spend>;
 }
@@ -122,6 +134,7 @@ export class TaskLease {
   #unmetered = 0;
   #input_tokens = 0;
   #output_tokens = 0;
+  readonly #reported: ReportedCost = { requests: 0, usd: 0, metered_usd: 0 };
 
   private constructor(options: LeaseOptions, digest: string) {
     this.options = options;
@@ -229,6 +242,11 @@ export class TaskLease {
     const known = Number.isFinite(usd) && usd >= 0;
     if (known) this.#usd += usd;
     if (unmetered || !known) this.#unmetered++;
+    if (known && metered?.reported_usd !== undefined) {
+      this.#reported.requests++;
+      this.#reported.usd += metered.reported_usd;
+      this.#reported.metered_usd += usd;
+    }
     for (const { usage } of metered?.used ?? []) {
       this.#input_tokens += totalInput(usage);
       this.#output_tokens += usage.output_tokens;
@@ -245,6 +263,10 @@ export class TaskLease {
       in_flight: this.#in_flight,
       priced: this.#unmetered === 0,
     };
+  }
+
+  reported(): ReportedCost | undefined {
+    return this.#reported.requests === 0 ? undefined : { ...this.#reported };
   }
 
   idle(): Promise<void> {

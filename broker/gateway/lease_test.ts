@@ -160,3 +160,17 @@ Deno.test("with strict, what requests may cost never exceeds the budget or a cei
     assertAlmostEquals(held, 0, 1e-6);
   }));
 });
+
+Deno.test("what an endpoint says that requests cost is summed beside what the same ones were charged", () => {
+  const { lease } = TaskLease.create(OPTIONS, systemRandom);
+  assertEquals(lease.reported(), undefined);
+  const settle = (usd: number, reported_usd?: number) => {
+    const metered = { used: [], complete: true, ...(reported_usd === undefined ? {} : { reported_usd }) };
+    lease.claim().settle({ ...settlement(usd), metered });
+  };
+  settle(0.25, 0.5);
+  settle(0.125);
+  settle(0.5, 0.25);
+  assertEquals(lease.reported(), { requests: 2, usd: 0.75, metered_usd: 0.75 });
+  assertEquals(lease.spend().usd, 0.875);
+});

@@ -14,7 +14,11 @@ export interface Asked {
 }
 
 /** An answer: calls, text, or a response as it is. */
-export type Scripted = { calls: [name: string, args: unknown][] } | { text: string } | Response | "hang";
+export type Scripted =
+  | { calls: [name: string, args: unknown][]; cost?: number }
+  | { text: string; cost?: number }
+  | Response
+  | "hang";
 
 /** A running endpoint. */
 export class ModelServer implements AsyncDisposable {
@@ -64,7 +68,8 @@ export class ModelServer implements AsyncDisposable {
 }
 
 /** The shape of a recorded answer. */
-function completion(scripted: { calls: [string, unknown][] } | { text: string }, turn: number): Response {
+function completion(scripted: Exclude<Scripted, Response | string>, turn: number): Response {
+  const cost = scripted.cost === undefined ? {} : { cost: scripted.cost };
   const calls = "calls" in scripted ? scripted.calls : [];
   return Response.json({
     id: `chatcmpl-${turn}`,
@@ -88,6 +93,6 @@ function completion(scripted: { calls: [string, unknown][] } | { text: string },
       logprobs: null,
       finish_reason: calls.length === 0 ? "stop" : "tool_calls",
     }],
-    usage: { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 },
+    usage: { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120, ...cost },
   });
 }

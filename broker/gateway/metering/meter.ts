@@ -75,7 +75,7 @@ export class Meter {
   }
 
   metered(): Metered {
-    const { served_model, service_tier, region, failed } = this.#reading;
+    const { served_model, service_tier, region, reported_usd, failed } = this.#reading;
     const found = this.#reading.used();
     return {
       used: found?.used ?? [],
@@ -84,6 +84,7 @@ export class Meter {
       ...(served_model === undefined ? {} : { served_model }),
       ...(service_tier === undefined ? {} : { service_tier }),
       ...(region === undefined ? {} : { region }),
+      ...(reported_usd === undefined ? {} : { reported_usd }),
     };
   }
 

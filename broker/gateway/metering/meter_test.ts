@@ -172,3 +172,12 @@ Deno.test("Gemini: audio is a part of the input, what tools fed back is input, t
   const { usage } = meter("gemini", JSON_TYPE, JSON.stringify({ usageMetadata })).used[0]!;
   assertEquals([usage.input_tokens, usage.input_audio_tokens, usage.output_tokens], [130, 40, 9]);
 });
+
+Deno.test("what an answer says that it cost is read from its usage, as a number and nothing else", () => {
+  const answer = (cost: unknown) => JSON.stringify({ usage: { prompt_tokens: 1, completion_tokens: 1, cost } });
+  const read = (cost: unknown) => meter("openai", JSON_TYPE, answer(cost)).reported_usd;
+  assertEquals([0.0125, 0, 9_999].map(read), [0.0125, 0, 9_999]);
+  assertEquals([undefined, null, "0.01", -0.01, 1e300, [1]].map(read), Array(6).fill(undefined));
+  const last = sse(['{"choices":[{"finish_reason":"stop"}]}', answer(0.5), "[DONE]"]);
+  assertEquals(meter("openai", SSE, last).reported_usd, 0.5);
+});

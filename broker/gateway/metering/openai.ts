@@ -6,7 +6,16 @@
  * some endpoints; the responses API sends it with the closing event. The latest figure counts.
  */
 
-import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
+import {
+  asObject,
+  asString,
+  type JsonObject,
+  type ModelUsage,
+  noUsage,
+  readCost,
+  TokenReader,
+  type Usage,
+} from "./usage.ts";
 import { type Reading, writtenBytes } from "./usage_reading.ts";
 
 const CLOSING = new Set(["response.completed", "response.incomplete", "response.failed"]);
@@ -40,6 +49,11 @@ export class OpenAiReading implements Reading {
     } else {
       this.#answer(value);
     }
+  }
+
+  /** OpenRouter's `usage.cost`: credits, of which one is a dollar (https://openrouter.ai/docs/use-cases/usage-accounting). */
+  get reported_usd(): number | undefined {
+    return readCost(this.#usage?.cost);
   }
 
   used(): { used: ModelUsage[]; sane: boolean } | undefined {

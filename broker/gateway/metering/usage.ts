@@ -9,6 +9,14 @@
  */
 const MAX_TOKENS = 100_000_000;
 
+/** More than any request can cost: a figure above it is the endpoint's mistake. */
+const MAX_REPORTED_USD = 10_000;
+
+/** A cost as an endpoint reports it; undefined for what is none. */
+export function readCost(value: unknown): number | undefined {
+  return typeof value === "number" && value >= 0 && value <= MAX_REPORTED_USD ? value : undefined;
+}
+
 /** Tokens of one request; every token is in exactly one field. */
 export interface Usage {
   /** Input that no cache served or stored. */
@@ -37,6 +45,8 @@ export interface Metered {
   service_tier?: string;
   /** Where inference ran, when the vendor charges more for it. */
   region?: string;
+  /** What the answer says that it cost, at the endpoints that say so. */
+  reported_usd?: number;
   complete: boolean;
 }
 

@@ -15,6 +15,8 @@ export interface Reading {
   /** A service tier that is not the standard one. */
   readonly service_tier: string | undefined;
   readonly region: string | undefined;
+  /** What the answer says that it cost, in USD. */
+  readonly reported_usd?: number | undefined;
   readonly done: boolean;
   readonly failed: boolean;
   /** Whether what ends a stream has come. */

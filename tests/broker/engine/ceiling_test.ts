@@ -83,3 +83,14 @@ Deno.test("the metrics of a broker tell stages, spend and what the proxy decided
   ) assertStringIncludes(metrics, `taskd_broker_${line}\n`);
   assert(/gateway_spend_usd_total\{lane="compat",auth="api_key"\} 0\.\d+/.test(metrics), metrics);
 });
+
+Deno.test("what an endpoint says that its answers cost stands in the trace, beside what was metered", async () => {
+  const costs = [0.02, 0.01];
+  const script = ONE_CHANGE.map((step, at) => ({ ...step as { calls: [string, unknown][] }, cost: costs[at]! }));
+  await using bench = await BrokerBench.start({ script });
+  const { id } = await bench.submit();
+  const { spend } = await bench.reaches(id, "awaiting_approval");
+  assertEquals(spend?.usd.toFixed(3), "0.024");
+  const trace = await Deno.readTextFile(`${bench.home}/.taskd/audit/${id}.jsonl`);
+  assertStringIncludes(trace, "the endpoint says that 2 requests cost $0.03; metered $0.02, $0.006000 less");
+});
