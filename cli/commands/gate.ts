@@ -52,12 +52,14 @@ export const review = brokerCommand({
     const all = briefTables(change.brief?.databases).filter(({ of }) => of > 0);
     const stray = named.find((name) => !all.some(({ table }) => table === name));
     if (stray !== undefined) throw new TaskdError("not_found", `The change has no rows in a table ${stray}`);
-    const tables = args.on("all") ? all : all.filter(({ table }) => named.includes(table));
+    const most = args.on("all") ? undefined : args.number("rows");
+    const is_of_all = args.on("all") || most !== undefined && named.length === 0;
+    const tables = is_of_all ? all : all.filter(({ table }) => named.includes(table));
     if (io.json && tables.length > 0) {
       io.outJson({ ok: true, ...change, bases: notes, conflicts, decide_command, approve_command });
       for (const { database, table, ...of } of tables) {
         const show = (row: object) => io.outJson({ database, table, ...row });
-        const gone = await showRows(broker, task, { database, table, ...of }, show);
+        const gone = await showRows(broker, task, { database, table, ...of }, { most, show });
         if (gone !== undefined) show({ gone });
       }
       return undefined;
@@ -68,11 +70,13 @@ export const review = brokerCommand({
     for (const note of notes) io.styled(`since then: ${sanitizeLine(note)}`);
     io.styled(`\n${shownDiff(change, io.colours || args.on("color"))}\n`);
     for (const table of tables) {
-      io.out(sanitizeLine(`${table.name}: ${plural(table.of, "row")}`));
-      const gone = await showRows(broker, task, table, (row) => io.out(rowText(row)));
+      const first = most !== undefined && most < table.of ? `, the first ${most}` : "";
+      io.out(sanitizeLine(`${table.name}: ${plural(table.of, "row")}${first}`));
+      const gone = await showRows(broker, task, table, { most, show: (row) => io.out(rowText(row)) });
       io.out(gone === undefined ? "" : sanitizeLine(`not kept after the decision, beyond the brief: ${gone}`));
     }
-    const folded = all.filter((table) => table.to < table.of && !tables.includes(table));
+    const isShown = (table: BriefTable) => tables.includes(table) && (most === undefined || most >= table.of);
+    const folded = all.filter((table) => table.to < table.of && !isShown(table));
     if (folded.length > 0) {
       const [{ table }] = folded as [BriefTable];
       const one = folded.length === 1 && sanitizeLine(table) === table;
@@ -98,15 +102,20 @@ export const review = brokerCommand({
   },
 });
 
-/** Shows every row of a table; after the decision, why they are no longer kept. */
+/** Shows the rows of a table, at most so many; after the decision, why they are no longer kept. */
 async function showRows(
   broker: BrokerClient,
   task: TaskView,
   table: BriefTable,
-  show: (row: DatabaseRows["rows"][number]) => void,
+  { most = Infinity, show }: { most: number | undefined; show: (row: DatabaseRows["rows"][number]) => void },
 ): Promise<string | undefined> {
+  let left = most;
   try {
-    for await (const rows of pagesOf(broker, task, table)) rows.forEach(show);
+    for await (const rows of pagesOf(broker, task, table)) {
+      rows.slice(0, left).forEach(show);
+      left -= rows.length;
+      if (left <= 0) break;
+    }
   } catch (error) {
     if (task.stage === "awaiting_approval" || !hasCode(error, "not_found")) throw error;
     return error.message;

@@ -133,6 +133,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     flags: [
       on("color", "In colour also where stdout is no terminal"),
       text("table NAME", "All changed rows of this table, too; may be repeated", { repeatable: true }),
+      integer("rows N", "The first N changed rows of each table, or of each --table, too", { minimum: 1 }),
       on("all", "All changed rows of all tables, too"),
     ],
     examples: [

@@ -246,7 +246,7 @@ async function taskWithRows(host: BrokerHost): Promise<{ id: string; category: s
   return { id, category };
 }
 
-Deno.test("review --all and --table print every row of a database, safe to print", async () => {
+Deno.test("review --all and --table print every row of a database, --rows the first, safe to print", async () => {
   await using host = await makeBrokerHost();
   const { id } = await taskWithRows(host);
   for (const words of [["--all"], ["--table", "orders"]]) {
@@ -254,6 +254,13 @@ Deno.test("review --all and --table print every row of a database, safe to print
     assertEquals(stdout.match(/^\+ id=\d+ name=.*u001b\[2J"$/gm)?.length, 90, stdout);
     assertEquals(stdout.includes("To see every row"), false);
   }
+  for (const words of [["--rows", "7"], ["--rows", "7", "--table", "orders"]]) {
+    const { stdout } = await host.taskd("review", id, ...words);
+    assertEquals(stdout.match(/^\+ id=\d+ name=/gm)?.length, 7, stdout);
+    assertStringIncludes(stdout, "orders: 90 rows, the first 7\n");
+    assertStringIncludes(stdout, "To see every row");
+  }
+  assertEquals((await host.taskd("review", id, "--rows", "7", "--json")).stdout.trimEnd().split("\n").length, 8);
   const short = await host.taskd("review", id);
   assertStringIncludes(short.stdout, `To see every row: taskd review ${id.slice(0, 12)} --table orders\n`);
   const { stdout } = await host.taskd("review", id, "--all", "--json");
