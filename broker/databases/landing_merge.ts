@@ -41,7 +41,7 @@ export interface MergeCheck {
  * The merge of exactly what was approved: the checkpoint of the task's branch has its name, and stands where it stood;
  * what is brought is what it changed since its fork, also where the base was rolled back behind that.
  */
-function mergeOf({ change: { db, base, branch }, head, fork }: Candidate): OpArgs<"merge"> {
+export function mergeOf({ change: { db, base, branch }, head, fork }: Candidate): OpArgs<"merge"> {
   const expected = `${head.lineage}/${head.txid}`;
   const forked_at = `${fork?.base_lineage}/${fork?.base_txid}`;
   return { db, branch, checkpoint: branch, into: base, expected, forked_at };

@@ -14,7 +14,8 @@ import { boundedConflicts, type Candidate, checkMerge, conflictText, merge } fro
 import { taskOf } from "./requested_databases.ts";
 import { checkpointSha256, statusOf, type StoreAccess, withStore } from "./store_calls.ts";
 
-const PROMOTE_MS = 1_800_000;
+/** Milliseconds for all of a task's databases. */
+export const PROMOTE_MS = 1_800_000;
 /** Why a promotion is refused that can be a merge. */
 const MERGED_INSTEAD = ["busy", "lease_held", "conflict"] as const;
 
@@ -147,7 +148,8 @@ export async function landingObstacle(access: StoreAccess, approved: Approved): 
   });
 }
 
-function candidatesOf({ forks, changes, known }: Approved): Candidate[] {
+/** What is left to land. */
+export function candidatesOf({ forks, changes, known }: Approved): Candidate[] {
   return changes.flatMap((change): Candidate[] => {
     const { db, head } = change;
     const over = known.some((one) => one.db === db && one.result === "promoted");

@@ -18,6 +18,7 @@ import type { BriefCheck, BriefDatabase } from "../task/database_schema.ts";
 import type { Log } from "../../lib/log.ts";
 import type { DatabaseChange, ForkedDatabase } from "./evidence.ts";
 import { BASE_POINT } from "./changed_rows.ts";
+import { brokenChecks, type LandingChecks } from "./landing_checks.ts";
 import { inspectDatabase, type InspectorOptions, runChecks } from "./inspector.ts";
 import { CHANGESET, type Report, type SchemaDifference } from "./inspection_report.ts";
 import { imageSha256, statusOf, withStore } from "./store_calls.ts";
@@ -80,6 +81,11 @@ export class TaskDatabases {
 
   get access(): Pick<TaskDatabasesOptions, "socket" | "clock"> {
     return this.#options;
+  }
+
+  /** See {@linkcode brokenChecks}. */
+  brokenChecks(of: LandingChecks): Promise<string[]> {
+    return brokenChecks(this.#options, of);
   }
 
   /**

@@ -30,7 +30,7 @@ import type { Task } from "../task/task.ts";
 import { requireBoundData } from "./bind.ts";
 import { changeOf } from "./trace_evidence.ts";
 import type { EngineDeps } from "./engine_deps.ts";
-import { auditPaths, type StagePaths } from "./task_paths.ts";
+import { auditPaths, type StagePaths, stagePaths } from "./task_paths.ts";
 import { profileOf } from "./task_plan.ts";
 
 export interface DataWork {
@@ -161,13 +161,25 @@ export interface ToDecide {
 export async function requireLandable(
   deps: Pick<EngineDeps, "databases" | "resolved">,
   record: TaskRecord,
+  signal: AbortSignal,
 ): Promise<ToDecide | undefined> {
   if (deps.resolved.settings.on_moved_base === "promote_only" || !isDataChanged(changesOf(record))) {
     return undefined;
   }
   requireBoundData(record);
-  const obstacle = await landingObstacle(requireDatabases(deps).access, approvedOf(deps, record));
-  if (obstacle === undefined) return undefined;
+  const databases = requireDatabases(deps);
+  const approved = approvedOf(deps, record);
+  const obstacle = await landingObstacle(databases.access, approved);
+  if (obstacle === undefined) {
+    const { settings } = deps.resolved;
+    const checks = profileOf(settings, parseRepo(record.repo))?.checks ?? [];
+    const work_dir = `${stagePaths(settings.stage_root, record.id).inspected_dir}.landing`;
+    const broken = await databases.brokenChecks({ approved, checks, work_dir, signal });
+    if (broken.length === 0) return undefined;
+    throw new TaskdError("conflict", `Nothing has landed, neither code nor data: ${broken.join("; ")}`, {
+      hint: "The database has moved since the gate: bring it back to what the checks expect, or end the task",
+    });
+  }
   const { reason, conflicts, landed } = obstacle;
   // Half of it is there: what became of the rest is in the results of this round.
   if (landed.length > 0 && isDataOnly(record)) return undefined;

@@ -38,7 +38,7 @@ export async function landApproved(deps: EngineDeps, task: Task, signal: AbortSi
     const data_only = isDataOnly(task.record);
     if (!data_only) pushed ??= await atCodeHost(deps, task, () => arrivedBefore(deps, task, signal));
     if (pushed === undefined) {
-      const to_decide = await requireLandable(deps, task.record);
+      const to_decide = await requireLandable(deps, task.record, signal);
       if (to_decide !== undefined) return backToGate(task, to_decide);
     }
     await noteLanding(task);

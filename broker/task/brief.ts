@@ -151,7 +151,9 @@ export function unreadData(databases: readonly BriefDatabase[]): string[] {
 }
 
 /** What the profile's checks expect and did not find: as with the diff policy, no acknowledgement helps. */
-export function failedChecks(databases: readonly BriefDatabase[] = []): PolicyVerdict["blocked"] {
+export function failedChecks(
+  databases: readonly Pick<BriefDatabase, "db" | "base" | "checks">[] = [],
+): PolicyVerdict["blocked"] {
   return databases.flatMap(({ db, base, checks = [] }) =>
     checks.filter(({ holds }) => holds === false).map(({ name, expect, before, after }) => ({
       rule: "checks" as const,

@@ -5,12 +5,10 @@
 
 import { quoteName } from "../sqlite/image.ts";
 import { type PairPlan, planOf } from "../sqlite/row_pairs.ts";
-import { type ChangedDefinition, type SourceChanges, written } from "./source_changes.ts";
+import { type ChangedDefinition, isExternal, type SourceChanges, written } from "./source_changes.ts";
 import type { ReportConflict } from "./table_merge.ts";
 import { ConstraintBroken, type Target } from "./target.ts";
 
-/** Full-text indexes over another table's rows, or without any: they have no rows of their own. */
-const EXTERNAL = /\busing\s+fts5\b[\s\S]*\bcontent\s*=/i;
 const CONTENTLESS = /\bcontent\s*=\s*(?:''|"")/i;
 
 export interface DefinitionPlan {
@@ -49,6 +47,10 @@ export function planDefinitions(target: Target, changes: SourceChanges, report: 
     if (taken.some((one) => one.type === type && is(one.name, name))) continue;
     report({ kind: "definition", table: name, ours: { sql }, detail: `the source dropped the table ${table}` });
   }
+  for (const { name, sql } of written((text) => changes.source.query(text)).values()) {
+    if (!isExternal(sql) || !CONTENTLESS.test(sql) || !isIndexChanged(changes, name)) continue;
+    report({ kind: "definition", table: name, detail: "an index without content has no rows to merge" });
+  }
   for (const { setting, before, after } of changes.settings) {
     if (setting !== "user_version" && setting !== "application_id") continue;
     const ours = String(target.query(`PRAGMA ${setting}`)[0]![0]);
@@ -66,6 +68,14 @@ export function planDefinitions(target: Target, changes: SourceChanges, report: 
     taken.filter(({ type, source }) => type === "table" && source !== undefined).map(({ name }) => name),
   );
   return { names: taken.map(({ name }) => name), taken, isRemade: (table) => remade.has(table) };
+}
+
+/** Whether what stands for a virtual table in the file differs. */
+function isIndexChanged({ tables, base, source }: SourceChanges, index: string): boolean {
+  return tables.some(({ name }) =>
+    (source.tables.get(name) ?? base.tables.get(name))?.kind === "shadow" &&
+    name.toLowerCase().startsWith(`${index.toLowerCase()}_`)
+  );
 }
 
 function is(one: string, other: string): boolean {
@@ -140,20 +150,11 @@ export function applyDefinitions(
     const made = plan.taken.filter(({ type, base, source }) => type !== "table" && base === undefined && source);
     // Indexes before triggers: what was there is in its old order, and what the source made comes after it.
     for (const sql of [...again, ...made.map(({ source }) => source!)]) guarded(nameIn(sql), () => target.define(sql));
-    for (const { name, sql } of here) {
-      if (!EXTERNAL.test(sql)) continue;
-      if (CONTENTLESS.test(sql)) {
-        if (isAffected(name)) {
-          report({ kind: "definition", table: name, detail: "an index without content has no rows to merge" });
-        }
-      } else target.run(`INSERT INTO main.${quoteName(name)}(${quoteName(name)}) VALUES('rebuild')`);
+    for (const { name, sql } of written((text) => target.query(text)).values()) {
+      if (!isExternal(sql) || CONTENTLESS.test(sql)) continue;
+      target.run(`INSERT INTO main.${quoteName(name)}(${quoteName(name)}) VALUES('rebuild')`);
     }
   };
-}
-
-/** Whether a table's rows are those of another table. */
-export function isExternal(sql: string): boolean {
-  return EXTERNAL.test(sql);
 }
 
 function nameIn(sql: string): string {

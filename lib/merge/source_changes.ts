@@ -15,6 +15,14 @@ const KEPT_BYTES = 64 << 20;
 /** What a value costs beside its bytes. */
 const VALUE_BYTES = 64;
 
+/** Full-text indexes over another table's rows, or without any: they have no rows of their own. */
+const EXTERNAL = /\busing\s+fts[345]\b[\s\S]*\bcontent\s*=/i;
+
+/** Whether a table's rows are those of another table, or nowhere. */
+export function isExternal(sql: string): boolean {
+  return EXTERNAL.test(sql);
+}
+
 /** A table whose rows differ. */
 export interface TableToMerge {
   name: string;
@@ -68,6 +76,8 @@ export class SourceChanges implements Disposable {
       const of_source = source = new Side(source_path);
       const changed = tables.flatMap(({ table: name, unread, ...counts }): TableToMerge[] => {
         if (unread !== undefined) {
+          // Without what its rows are of, which nothing here may run, it is made anew after the merge.
+          if (isExternal((of_source.tables.get(name) ?? base.tables.get(name))?.sql ?? "")) return [];
           throw new TaskdError("corrupt", `Cannot merge: not all rows of ${name} can be read: ${unread}`);
         }
         if (counts.rows_added + counts.rows_removed + counts.rows_changed === 0) return [];
@@ -135,10 +145,13 @@ interface Written {
   sql: string;
 }
 
-/** By type and name, in the order in which they were made. */
+/** By type and name, in the order in which they were made; without what virtual tables have made for themselves. */
 export function written(query: (sql: string) => unknown[][]): Map<string, Written> {
   return new Map(
-    query("SELECT type, name, tbl_name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
+    query(
+      "SELECT type, name, tbl_name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL AND name NOT IN " +
+        "(SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow') ORDER BY rowid",
+    )
       .map((row) => row.map(String) as [string, string, string, string])
       .filter(([, name]) => !/^sqlite_/i.test(name))
       .map(([type, name, table, sql]) => [`${type} ${name.toLowerCase()}`, { type, name, table, sql }]),

@@ -10,9 +10,9 @@
 import { type Clock, nextTurn, systemClock } from "../clock.ts";
 import { TaskdError, throwIfInterrupted } from "../errors.ts";
 import type { Pair } from "../sqlite/row_pairs.ts";
-import type { SourceChanges } from "./source_changes.ts";
+import { isExternal, type SourceChanges } from "./source_changes.ts";
 import { Decisions, MAX_CONFLICTS, type MergeConflict, type MergeSide, placeOf, type Resolution } from "./conflicts.ts";
-import { applyDefinitions, type DefinitionPlan, isExternal, planDefinitions } from "./definitions.ts";
+import { applyDefinitions, type DefinitionPlan, planDefinitions } from "./definitions.ts";
 import { findLostColumns } from "./dropped_columns.ts";
 import { findOrphans } from "./foreign_keys.ts";
 import { type MergedTable, TableMerge } from "./table_merge.ts";

@@ -67,6 +67,31 @@ longTest("a check that has to hold and does not ends the task as the diff policy
   });
 });
 
+Deno.test("a check that the merge with a moved base would break lands nothing, until it holds again", async () => {
+  const dear = "SELECT sum(price) FROM items HAVING sum(price) > 1600";
+  await withChecks([
+    { name: "dear", sql: dear, expect: "empty" },
+    { name: "names", sql: "SELECT name FROM items WHERE id < 4", expect: "same" },
+  ], async (bench, waiting) => {
+    assertEquals(waiting.stage, "awaiting_approval", waiting.reason);
+    await bench.write("INSERT INTO items VALUES (9, 'milk', 100)");
+    const refused = await bench.approve(waiting, "push_failed");
+    assertEquals(refused.stage, "push_failed");
+    assertStringIncludes(refused.reason!, "Nothing has landed, neither code nor data: the check dear of shop@main");
+    assertStringIncludes(refused.reason!, "does not hold (empty): no rows -> 1650");
+    assert(!(await bench.broker.branches()).has(`agent/${waiting.id}`));
+    assertEquals((await bench.rows()).at(-1), [9, "milk", 100]);
+    const branches = async () =>
+      (await bench.store((client) => client.call("branches", { db: "shop" }))).branches.map(({ branch }) => branch);
+    assertEquals((await branches()).filter((name) => name.startsWith("check-")), []);
+    await bench.write("UPDATE items SET price = 40 WHERE id = 9");
+    await bench.broker.engine.push(waiting.id);
+    const done = await bench.broker.reaches(waiting.id);
+    assertEquals(done.outcome, "pushed", done.reason);
+    assertEquals((await bench.rows()).map((row) => (row as unknown[])[2]), [300, 500, 400, 350, 40]);
+  });
+});
+
 /** Ends what has no end after a second. */
 const hasty: Clock = { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 1_000), signal) };
 
