@@ -92,12 +92,16 @@ export async function buildTree(
   return { tree, paths, omitted, left_out };
 }
 
+/** U+FFFD, by which a name that has it looks like one that is no UTF-8, as bytes. */
+const REPLACEMENT = "\xef\xbf\xbd";
+
 /** Refuses, before git reads one, files that appear too large together. */
 function requireHashable(work_tree: string, paths: readonly RawPath[], { unnamed_bytes }: Scan): void {
   let bytes = 0;
   for (const path of paths) {
-    bytes += unnamed_bytes.get(path) ??
-      (isUtf8(path) ? lstatIfPresent(`${work_tree}/${pathText(path)}`)?.size ?? 0 : 0);
+    // What has a name of its own here is looked at; of the others those are listed that are not small.
+    const named = isUtf8(path) && !path.includes(REPLACEMENT);
+    bytes += unnamed_bytes.get(path) ?? (named ? lstatIfPresent(`${work_tree}/${pathText(path)}`)?.size ?? 0 : 0);
     if (bytes <= MAX_CHANGED_BYTES) continue;
     throw new TaskdError(
       "too_large",

@@ -51,7 +51,8 @@ export async function baseStanding(git: Git, options: BaseStandingOptions): Prom
     await writeFileAtomic(`${look}/objects/info/alternates`, text.encode(`${git_dir}/objects\n`), 0o600);
     await writeFileAtomic(`${look}/shallow`, text.encode(`${base_commit}\n`), 0o600);
     await git.run(["update-ref", "refs/taskd/base", base_commit], run);
-    await fetchSince(git, { url, head, run: { ...remote, repository: { git_dir: look } } });
+    const since = await git.text(["show", "-s", "--format=%ct", "refs/taskd/base"], run);
+    await fetchSince(git, { url, head, since, run: { ...remote, repository: { git_dir: look } } });
     const { code } = await git.tryRun(["merge-base", "--is-ancestor", base_commit, head], run);
     const under = await changedPaths(git, [base_commit, head], run);
     const own = new Set(await changedPaths(git, [base_commit, tree], run));
@@ -67,8 +68,10 @@ export async function baseStanding(git: Git, options: BaseStandingOptions): Prom
 }
 
 /** Fetches what is younger than the base: all that moved it on. Where nothing is, the new commit alone. */
-async function fetchSince(git: Git, { url, head, run }: { url: RepoUrl; head: string; run: GitRunOptions }) {
-  const since = await git.text(["show", "-s", "--format=%ct", "refs/taskd/base"], run);
+async function fetchSince(
+  git: Git,
+  { url, head, since, run }: { url: RepoUrl; head: string; since: string; run: GitRunOptions },
+): Promise<void> {
   const fetch = (depth: string) => fetchArguments(url, depth, `${head}:refs/taskd/now`);
   if ((await git.tryRun(fetch(`--shallow-since=${since}`), run)).code !== 0) await git.run(fetch("--depth=1"), run);
 }

@@ -57,7 +57,11 @@ export class TreeImage implements Disposable {
   /** Begins again, with all of a chain. */
   async rebuild(objects: readonly ChainObject[], onBytes: (count: number) => void): Promise<Built> {
     this.#built = undefined;
-    await this.#file.truncate(0);
+    try {
+      await this.#file.truncate(0);
+    } catch (error) {
+      throw fileError(error, `Cannot write ${this.path}`);
+    }
     for (const object of objects) await this.apply(object, onBytes);
     return this.#built!;
   }

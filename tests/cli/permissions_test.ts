@@ -52,7 +52,7 @@ type Where = "directory" | "bucket";
 function words(command: CommandSpec, where: Where): string[] {
   const flags = command.flags.filter((flag) => flag.required).flatMap((
     flag,
-  ) => [`--${flag.name}`, flag.kind === "duration" ? "1h" : "v1"]);
+  ) => [`--${flag.name}`, flag.choices?.[0] ?? (flag.kind === "duration" ? "1h" : "v1")]);
   if (command.name === "create") flags.push("--from", "named");
   if (isSubmission(command)) flags.push("--file", "named");
   const named = command.positionals.map(({ name, kind }) =>

@@ -115,7 +115,8 @@ function unseenRows(
     if (table?.change !== (old ? "removed" : "added")) return [`table ${name} came or went`];
     const count = old ? table.rows_removed : table.rows_added;
     const rows = (old ?? now)!;
-    return table.unread !== undefined || rows.damaged || count === rows.rows.length
+    // Of a damaged file the two may come by different ways to the rows.
+    return table.unread !== undefined || rows.damaged || diff.problems.length > 0 || count === rows.rows.length
       ? []
       : [`table ${name}: ${count} of ${rows.rows.length} rows`];
   }

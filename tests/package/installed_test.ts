@@ -105,6 +105,7 @@ function codeOf(error: unknown): string {
         "--allow-read",
         "--allow-write",
         "--allow-net",
+        "--allow-sys=uid",
         `${base}/user.ts`,
       ];
       const { code, stdout, stderr } = await run(Deno.execPath(), words, { env: installed.env, cwd: base });

@@ -56,3 +56,12 @@ scaledTest("each file of a tree of odd names is in the change or flagged as left
     assertEquals(cutFiles(facts.files, diff), []);
   }
 });
+
+Deno.test("a long name of replacement characters is collected like any other", async () => {
+  await using bench = await GitBench.start();
+  const staged = await bench.stage();
+  const name = "\ufffd".repeat(80);
+  await Deno.writeTextFile(`${staged.work_tree}/${name}`, "odd\n");
+  const facts = await collectFacts(bench.git, { ...staged, max_file_bytes: TOO_LARGE_BYTES });
+  assertEquals(facts.files.length, 1);
+});
