@@ -101,7 +101,9 @@ async function assertScrubbed(patient: ReturnType<typeof localPatient>, what: st
   const { finished, found } = await store.scrub({ scrub_every_ms: 1 });
   assert(finished, what);
   // Objects that no branch needs any more are read by scrubbing alone, until garbage collection takes them.
-  if (findings.length > 0) assert(found.length > 0, what);
+  // Copies of points without a name are verified and not scrubbed.
+  const scrubbed = findings.filter(({ needed_by }) => needed_by?.every((point) => point.includes("@txid:")) !== true);
+  if (findings.length > 0) assert(found.length > 0 || scrubbed.length === 0, what);
   else assertEquals(found.filter(({ where }) => !where.startsWith("data/")), [], what);
   return findings;
 }
