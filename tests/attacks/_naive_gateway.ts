@@ -73,7 +73,7 @@ export function naiveGateway({ upstreams }: GatewayOptions): ReturnType<Surfaces
         priced: true,
       });
       const token = `naive-token-that-is-long-enough-${++tokens}`;
-      return { token, task_id, lane, auth, spend, end: () => Promise.resolve(spend()) };
+      return { token, task_id, lane, auth, spend, reported: () => undefined, end: () => Promise.resolve(spend()) };
     },
     close: () => server[Symbol.asyncDispose](),
   };
