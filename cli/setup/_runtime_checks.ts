@@ -42,7 +42,9 @@ export async function checkRuntime(options: RuntimeCheckOptions): Promise<[HostC
       fail("runtime", detail, remedyOf(settings.runtime, broken) ?? "Repair or install it, or set runtime: auto"),
     ], undefined];
   }
-  const checks = [ok("runtime", describeRuntime(chosen)), ...agentCheck(settings, chosen, view)];
+  // Nothing of what is private is shown to a command: then there is none.
+  const used = chosen.commands === undefined || view.refused.length === 0 ? chosen : { ...chosen, commands: undefined };
+  const checks = [ok("runtime", describeRuntime(used)), ...agentCheck(settings, chosen, view)];
   // Those that auto tries first and that do not work.
   const passed = settings.runtime === "auto" ? found.slice(0, found.indexOf(chosen)) : [];
   for (const other of passed) {

@@ -116,7 +116,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: `a flush answers when its object, its ref and the log are on disk${no_strace}`,
+  name: `a flush answers when its object, its ref and the log are on disk, and its holder before${no_strace}`,
   ignore: no_strace !== "",
   fn: () =>
     withDirectory(async (directory) => {
@@ -154,6 +154,10 @@ Deno.test({
       }).join(" ");
       const flushes = steps.match(/(object log|log object) ref/g) ?? [];
       assertEquals(flushes.length, 2, steps);
+      // Where the store is a bucket, the lease outlives a power cut, and so must what shows that its holder did not.
+      const alive = calls.findIndex((text) => /^fsync\(\d+<[^>]*\/holders>/.test(text));
+      const leased = calls.findIndex((text) => /^rename.*\/refs\//.test(text));
+      assert(alive >= 0 && alive < leased, `${alive} ${leased}`);
       const session = calls.findIndex((text) => /^rename.*main\.db\.session"/.test(text));
       const named = calls.findIndex((text, at) => at > session && /^fsync\(\d+<[^>]*checkouts\/app>/.test(text));
       const answered = calls.findIndex((text) => /^write\(1</.test(text));
