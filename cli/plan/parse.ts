@@ -274,7 +274,7 @@ function checkPositional(positional: PositionalSpec, word: string, context: Pars
 
 function oneOf({ choices }: Pick<FlagSpec, "choices">, text: string): string {
   if (choices === undefined || choices.includes(text)) return text;
-  throw new TaskdError("usage", `${quote(text)} is none of ${choices.join(", ")}`);
+  throw new TaskdError("usage", `${quote(text)} is none of ${choices.join(", ")}`, { hint: "Write one of them" });
 }
 
 function one(text: string | undefined): string[] | undefined {

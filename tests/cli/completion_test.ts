@@ -91,7 +91,7 @@ Deno.test("completion refuses a shell it does not know", async () => {
   const { code, stderr } = await place.taskd("completion", "csh");
   assertEquals([code, stderr], [
     2,
-    'taskd: "csh" is none of bash, zsh, fish\n',
+    'taskd: "csh" is none of bash, zsh, fish\n  Write one of them\n',
   ]);
 });
 

@@ -3,6 +3,8 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { systemClock } from "../../lib/clock.ts";
+import { lstatIfPresent } from "../../lib/fs.ts";
 import { startDaemon } from "../cli/support/daemon.ts";
 import { makePlace } from "../cli/support/taskd.ts";
 import { sqlite3Write } from "../support/writers/oracle.ts";
@@ -47,6 +49,7 @@ Deno.test("a command whose files may not grow names the limit", async () => {
   const from = `${place.base}/large.db`;
   await sqlite3Write(from, `CREATE TABLE t(v); ${LARGE.replace("3000", "40000")}`);
   const child = place.start("create", "shop", "--from", from, "--json");
+  while (lstatIfPresent(place.store) === undefined) await systemClock.sleep(1);
   await limit(child.pid, LIMIT_BYTES);
   const { code, stdout } = await child.output();
   assertEquals(code, 1);
