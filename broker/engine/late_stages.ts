@@ -279,7 +279,13 @@ export class LateStages {
     const check = (record: TaskRecord, time: { now_ms: number }) => approvalMove(record, request, time);
     const task = this.#atTheGate(id, check);
     check(task.record, { now_ms: this.#deps.clock.now() });
-    await requireUnaltered(this.#deps, task, this.#shared.over);
+    try {
+      await requireUnaltered(this.#deps, task, this.#shared.over);
+    } catch (error) {
+      // Where another decision came first, what waited is gone, and nothing was altered.
+      check(task.record, { now_ms: this.#deps.clock.now() });
+      throw error;
+    }
     await task.approve(request);
     this.#shared.background.go(() => this.#land(task));
   }

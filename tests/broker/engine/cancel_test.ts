@@ -108,3 +108,14 @@ Deno.test("a stopping broker ends what runs with the reason, keeps the gate, and
   assertEquals(bench.engine.pending().map(({ id }) => id), [gate.id]);
   assert(ended.trace.intact);
 });
+
+Deno.test("an approval that another decision overtakes is refused as such, and nothing was altered", async () => {
+  await using bench = await BrokerBench.start();
+  const { id } = await bench.submit();
+  const { gate } = await bench.reaches(id, "awaiting_approval");
+  const approval = { diff_sha256: gate!.diff_sha256, acknowledge: [] };
+  const approving = bench.engine.approve(id, approval).catch((error) => error);
+  await bench.engine.deny(id, "not needed");
+  assertEquals((await approving).code, "wrong_state");
+  assertEquals((await bench.reaches(id)).outcome, "denied");
+});
