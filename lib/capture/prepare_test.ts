@@ -156,6 +156,36 @@ const LEFT: Record<string, { leave: (path: string, before: string) => void; same
   },
 };
 
+Deno.test("a log whose folding a full disk ended halfway is taken up", () =>
+  onStore(async (scene) => {
+    const source = `${scene.directory}/source.db`;
+    sql(source, "PRAGMA journal_mode=WAL; CREATE TABLE t(v); INSERT INTO t VALUES('stored')");
+    await scene.store.create("full", { from: source });
+    const session = await CaptureSession.open(scene.store, at("full"), OPTIONS);
+    const application = new DatabaseSync(session.checkout);
+    application.exec("INSERT INTO t VALUES(hex(zeroblob(20000)))");
+    await using made = await temporaryDirectory();
+    const cut = `${made.path}/cut`;
+    await copyAside(scene.directory, cut);
+    application.close();
+    await session.close();
+    // The first page went into the main file, and says that there are more than the disk had room for.
+    const checkout = `${cut}/checkouts/full/main.db`;
+    const [frame_header, page_size] = [24, 4_096];
+    const frames = Deno.readFileSync(`${checkout}-wal`).subarray(32);
+    const first = frames.subarray(frame_header, frame_header + page_size);
+    assertEquals(new DataView(frames.buffer, frames.byteOffset).getUint32(0), 1);
+    const pages = new DataView(first.buffer, first.byteOffset).getUint32(28);
+    assert(pages * page_size > Deno.statSync(checkout).size);
+    using main = Deno.openSync(checkout, { write: true });
+    main.writeSync(first);
+    using store = await openAt(cut);
+    const again = await CaptureSession.open(store, at("full"), OPTIONS);
+    assertEquals(rows(again.checkout).length, "stored,".length + 40_000);
+    await again.close();
+    assertEquals((await stored(store, "full")).length, "stored,".length + 40_000);
+  }, { on_disk: true }));
+
 Deno.test("without a log the time of a file proves something in one start of the machine alone", async (t) => {
   for (const [name, { leave, ...expected }] of Object.entries(LEFT)) {
     for (const start of ["same", "other"] as const) {

@@ -85,15 +85,20 @@ export class Connection {
   readonly #path: string;
   readonly #busy_timeout_ms: number;
 
-  /** Opens an existing file; a busy lock is waited for at most `busy_timeout_ms`. */
-  constructor(path: string, options: UriOptions & { busy_timeout_ms: number }) {
+  /**
+   * Opens an existing file; a busy lock is waited for at most `busy_timeout_ms`. The runtime's connections are defensive,
+   * which makes PRAGMA writable_schema do nothing; `defensive: false` is for what needs it.
+   */
+  constructor(path: string, options: UriOptions & { busy_timeout_ms: number; defensive?: false }) {
     this.#path = path;
-    const { busy_timeout_ms, ...uri } = options;
+    const { busy_timeout_ms, defensive, ...uri } = options;
     this.#busy_timeout_ms = busy_timeout_ms;
     // Of a plain path too, where SQLite gets to see no URI.
     const readOnly = uri.mode === "ro";
     try {
-      this.#db = new DatabaseSync(openName(path, { mode: "rw", ...uri }), { timeout: busy_timeout_ms, readOnly });
+      // The types do not know `defensive` yet.
+      const how = { timeout: busy_timeout_ms, readOnly, ...(defensive === undefined ? {} : { defensive }) };
+      this.#db = new DatabaseSync(openName(path, { mode: "rw", ...uri }), how);
     } catch (error) {
       throw sqliteError(error, `Cannot open ${path}`, { opened: lstatIfPresent(path) !== undefined });
     }

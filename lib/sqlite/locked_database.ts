@@ -195,9 +195,10 @@ function lockUnread(path: string): Connection {
 
 /** A connection that has the lock until it is closed. */
 function lock(path: string): Connection {
-  const connection = new Connection(path, { busy_timeout_ms: BUSY_TIMEOUT_MS });
+  const connection = new Connection(path, { busy_timeout_ms: BUSY_TIMEOUT_MS, defensive: false });
   try {
-    // Without its log the file may be shorter than it says, which is of no account here.
+    // Without its log the file may be shorter than it says: a full disk ends the folding of a log halfway. SQLite takes
+    // that for damage, and with this alone for what it is.
     connection.run("PRAGMA writable_schema=ON");
     connection.run("PRAGMA locking_mode=EXCLUSIVE");
     connection.run("BEGIN EXCLUSIVE");
