@@ -52,6 +52,7 @@ const TITLES: Readonly<Record<AtGate["stage"], string>> = {
 const MAX_INSTRUCTION_CHARS = 140;
 const MAX_REPO_CHARS = 100;
 const DEADLINE_MS = 10_000;
+const CLOSE_MS = 2_000;
 const MAX_OUTPUT_BYTES = 64 << 10;
 const MAX_PENDING = 8;
 
@@ -97,8 +98,12 @@ export class DesktopNotifier {
     void shown.finally(() => this.#pending.delete(shown));
   }
 
-  /** Ends programs that have not shown theirs yet. */
+  /** Gives programs a moment to show theirs, which a later start takes for shown; then ends them. */
   async close(): Promise<void> {
+    const shown = new AbortController();
+    const late = this.#options.clock.sleep(CLOSE_MS, shown.signal).catch(() => {});
+    await Promise.race([this.idle(), late]);
+    shown.abort();
     this.#over.abort(new Error("the broker stops"));
     await this.idle();
   }

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { systemClock } from "../../lib/clock.ts";
 import { DesktopNotifier, type NotifierOptions, type NotifyProgram, notifyPrograms } from "./notify.ts";
+import { VirtualClock } from "../../tests/support/clock.ts";
 import { writeProgram } from "../../tests/support/programs.ts";
 
 const TASK = {
@@ -150,6 +151,22 @@ Deno.test("attack: a desktop that does not answer holds nothing up and is not as
   assertEquals(at.entries.length, 12);
   await Deno.remove(`${at.root}/hang`);
   await notifier.idle();
+});
+
+Deno.test("what was begun is shown although the broker stops, unless the desktop does not answer", async () => {
+  await using at = await desktop("while [ -e $(dirname $0)/hang ]; do sleep 0.02; done");
+  const prompt = at.make([await at.standIn(0)]);
+  prompt.notify(TASK);
+  await prompt.close();
+  assertEquals([(await at.args()).length, at.entries.length], [4, 0]);
+  await Deno.writeTextFile(`${at.root}/hang`, "");
+  const clock = new VirtualClock();
+  const hung = at.make([await at.standIn(0)], { clock });
+  hung.notify(TASK);
+  const closed = hung.close();
+  clock.advance(2_000);
+  await closed;
+  assertMatch(at.entries.join(), /^warn notify A desktop notification cannot be shown: .*the broker stops/);
 });
 
 Deno.test("switched off, nothing is looked for, run or logged", async () => {
