@@ -36,7 +36,9 @@ export class StoreProxy implements Disposable {
   }
 
   async #serve(client: Deno.Conn, daemon: string): Promise<void> {
-    const store = await Deno.connect({ transport: "unix", path: daemon });
+    // As a daemon that is not there.
+    const store = await Deno.connect({ transport: "unix", path: daemon }).catch(() => client.close());
+    if (store === undefined) return;
     for (const conn of [client, store]) this.#open.add(conn);
     const asked: StoreRequest[] = [];
     const done = Promise.race([
