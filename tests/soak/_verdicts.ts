@@ -157,7 +157,7 @@ function itemProblems({ items, traces }: World): string[] {
     if (state !== expected && !cut_off) {
       problems.push(`the item ${id} is ${state} and its task ${task.id} ${task.outcomes[0]}`);
     }
-    if (task_id !== task.id && !cut_off) problems.push(`the item ${id} does not name its task ${task.id}`);
+    if (task_id !== task.id) problems.push(`the item ${id} does not name its task ${task.id}`);
   }
   return problems;
 }

@@ -89,7 +89,7 @@ export class DurableQueue implements TaskQueue {
     // A task's trace decides: a crash may have come between its first row and the write of its item.
     for (const { id, queue_id } of tasks.list({ limit: Infinity })) {
       const item = queue_id === undefined ? undefined : this.#items.get(queue_id);
-      if (item === undefined || FINAL_STATES.has(item.state)) continue;
+      if (item === undefined || FINAL_STATES.has(item.state) && item.task_id !== undefined) continue;
       try {
         this.#follow(tasks.read(id));
       } catch (error) {
@@ -283,7 +283,12 @@ export class DurableQueue implements TaskQueue {
     const item = record.queue_id === undefined ? undefined : this.#items.get(record.queue_id);
     // Any change may have freed a slot.
     this.#wake();
-    if (item === undefined || FINAL_STATES.has(item.state)) return;
+    if (item === undefined) return;
+    if (FINAL_STATES.has(item.state)) {
+      // Cancelled while its task was being made: it names the task all the same.
+      if (item.task_id === undefined) this.#change(item, { ...item, task_id: record.id });
+      return;
+    }
     const { state, reason } = standing(record);
     if (item.task_id === record.id && item.state === state) return;
     this.#change(item, { state, task_id: record.id, ...(reason === undefined ? {} : { reason }) });

@@ -29,6 +29,8 @@ class Bench implements AsyncDisposable {
   refused_agent: string | undefined;
   /** Whether only submissions with databases are refused with it. */
   refused_databases = false;
+  /** What happens while the task of an item is being made. */
+  meanwhile: (origin: TaskOrigin | undefined) => Promise<void> = () => Promise.resolve();
   /** Submissions that were refused with it. */
   refusals = 0;
   tasks!: TaskStore;
@@ -51,6 +53,7 @@ class Bench implements AsyncDisposable {
           }
           if (this.running().length >= this.slots) throw new TaskdError("at_capacity", "2 tasks run");
           this.submitted.push({ request, origin });
+          await this.meanwhile(origin);
           const { agent = "agent_a", ...rest } = request;
           const task = await this.tasks.create({ ...rest, agent, ...origin });
           return task.record;
@@ -338,6 +341,30 @@ Deno.test("cancelling removes a waiting item, ends a begun one's task, and refus
   await bench.stop();
   await bench.start();
   assertEquals(bench.states(), ["cancelled", "cancelled"]);
+});
+
+Deno.test("an item that is cancelled while its task is being made names it, over a crash too", async () => {
+  await using bench = await new Bench().start();
+  bench.meanwhile = ({ queue_id } = {}) => bench.queue.cancel(queue_id!);
+  await bench.add("one");
+  await bench.until(() => bench.killed.length === 1);
+  const [first] = bench.queue.list();
+  assertEquals([first!.state, first!.task_id], ["cancelled", bench.killed[0]]);
+  await bench.until(() => bench.running().length === 0);
+  bench.meanwhile = () => Promise.resolve();
+  bench.slots = 0;
+  const { id } = await bench.add("two");
+  await bench.queue.cancel(id);
+  await bench.stop();
+  const task = someOrder("b2".repeat(16), { queue_id: id });
+  plantTrace(`${bench.root}/audit`, [{ type: "created", task }]);
+  await bench.start();
+  const again = bench.queue.list();
+  assertEquals(again.map(({ state, task_id }) => [state, task_id]), [
+    ["cancelled", first!.task_id],
+    ["cancelled", task.id],
+  ]);
+  assertEquals(again[1]!.reason, "cancelled before it began");
 });
 
 Deno.test("a damaged item is reported, left as it is, and keeps no other from beginning", async () => {
