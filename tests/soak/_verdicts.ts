@@ -259,7 +259,11 @@ function account({ traces, bill, ledger, kills, slots }: World): { problems: str
       if (missing.requests < 0 || missing.requests > LOST_REQUESTS) says(`lost ${missing.requests} requests`);
       if (is_charged_more || missing.usd > most_usd) says(`lost $${missing.usd}`);
     } else {
-      if (missing.requests !== 0) says(`has ${spent.requests} requests, the vendor ${requests.length}`);
+      // One that was cut off while the vendor was being connected to counts, and costs nothing.
+      const unseen = trace.outcomes[0] === "cancelled" ? 1 : 0;
+      if (missing.requests > 0 || -missing.requests > unseen) {
+        says(`has ${spent.requests} requests, the vendor ${requests.length}`);
+      }
       if (is_charged_more || missing.usd > ROUNDING_USD) {
         says(`has $${spent.usd}, the vendor reported $${reported_usd}`);
       }

@@ -102,6 +102,7 @@ const WRONGS: [what: string, says: string, harm: (parts: Parts) => Partial<World
   ["a request that was billed and not counted", "2 requests, the vendor 3", ({ world }) => ({
     bill: [...world.bill, { tag: TAG, fate: "never_answered", usd: 0.1, reported_usd: 0, unmetered: true }],
   })],
+  ["a request that no vendor saw", "3 requests, the vendor 2", ({ trace }) => void (trace.spent!.requests = 3)],
   ["a figure that is not the vendor's", "the vendor reported $0.5", ({ trace }) => void (trace.spent!.usd = 0.4)],
   ["a request whose cost was taken for known", "unmetered", ({ trace }) => void (trace.spent!.unmetered_requests = 0)],
   ["a start that the ledger lacks", "no start of the ledger", () => ({ ledger: new Map() })],
