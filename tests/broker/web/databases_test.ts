@@ -142,6 +142,62 @@ pageTest("rows that were read to the end count as read, the others are acknowled
   assertEquals(seen?.filter(({ name }) => name === "shop@main items"), []);
 });
 
+pageTest(
+  "rows are shown by kind and searched; what was read kind by kind counts, what a search found does not",
+  async (pages) => {
+    const kinds = ["changed", "removed", "added"] as const;
+    const all = Array.from({ length: 36 }, (_, at): RowChange => {
+      const [id, change] = [at + 1, kinds[at % 3]!];
+      const { before = {}, after = {} } = row(id);
+      if (change === "changed") return { change, key: { id }, before, after };
+      return { change, key: { id }, ...(change === "added" ? { after } : { before }) };
+    });
+    const asked: DatabaseDiffQuery[] = [];
+    pages.engine.rows = (query) => {
+      asked.push(query);
+      const { kind, search = "", cursor = "0", limit = 100 } = query;
+      const found = all.filter((each) =>
+        (kind === undefined || each.change === kind) && JSON.stringify(each).includes(search)
+      );
+      const to = Number(cursor) + limit;
+      return { rows: found.slice(Number(cursor), to), ...(to < found.length && { next: `${to}` }) };
+    };
+    const { page } = await gate(pages, [shop([table("orders", 12, { rows_removed: 12, rows_added: 12 })])]);
+    const view = page.locator("#table-0");
+    const rows = view.locator(".rows tbody tr");
+    const status = view.getByRole("status");
+    const read = view.locator(".read input");
+    const search = view.getByRole("searchbox", { name: "Search the rows of shop@main orders" });
+    await status.getByText(/^Rows 1 to \d+ of 36/).waitFor();
+    await search.fill('lot 7"');
+    await search.press("Enter");
+    await status.getByText("Rows 1 to 1 found").waitFor();
+    assertEquals(await rows.count(), 1);
+    assertStringIncludes(await rows.first().innerText(), "lot 7");
+    await view.getByRole("button", { name: "added 12" }).click();
+    await status.getByText("No rows").waitFor();
+    assertEquals(asked.at(-1)?.kind, "added");
+    assertEquals(asked.at(-1)?.search, 'lot 7"');
+    assertEquals(await read.isChecked(), false, "what a search leaves out was not read");
+    await search.fill("");
+    await search.press("Enter");
+    const signs = { added: "+", removed: "−", changed: "~" };
+    for (const kind of ["added", "removed", "changed"] as const) {
+      const button = view.getByRole("button", { name: `${kind} 12` });
+      assertEquals(await read.isChecked(), false, `before the ${kind} ones`);
+      await button.click();
+      assertEquals(await button.getAttribute("aria-pressed"), "true");
+      const end = status.getByText(/^Rows \d+ to 12 of 12/);
+      while (!await end.isVisible()) await view.locator(".below").scrollIntoViewIfNeeded();
+      const shown = await rows.locator("td:first-child").allInnerTexts();
+      assertEquals([...new Set(shown)], [signs[kind]]);
+      await view.locator(".below").scrollIntoViewIfNeeded();
+    }
+    await view.locator(".read input:checked").waitFor();
+    assertEquals(await view.getByRole("button", { pressed: true }).allInnerTexts(), ["changed 12"]);
+  },
+);
+
 for (
   const [name, options] of [
     ["wide", {}],
