@@ -3,39 +3,109 @@
 import { assert, assertEquals } from "@std/assert";
 import { mergeUnder, revertUnder } from "../../lib/capture/merge.ts";
 import { CaptureSession } from "../../lib/capture/session.ts";
+import { systemClock } from "../../lib/clock.ts";
 import { scaled, scaledTest } from "../support/long.ts";
 import { at, openAt, rows, sql, stored, withDirectory } from "../support/stores.ts";
 
-/** Inserts and changes rows of its own until its input ends, and prints how many it has committed. */
-const WRITER = `
-import sqlite3, sys, threading
+const INSERT = "INSERT INTO sales(writer, n) VALUES (?, ?)";
+const UPDATE = "UPDATE orders SET seen = seen + 1 WHERE id = ?";
+
+/**
+ * Programs that insert and change rows of their own until SIGTERM, and print how many times they have committed. The shell
+ * opens the database anew each time; the others stay connected.
+ */
+const WRITERS: Readonly<Record<string, { count: number; command: string; args: string[] }>> = {
+  python: {
+    count: 3,
+    command: "python3",
+    args: [
+      "-c",
+      `
+import signal, sqlite3, sys, threading
 path, name = sys.argv[1], sys.argv[2]
 ended = threading.Event()
-threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+signal.signal(signal.SIGTERM, lambda *_: ended.set())
 db = sqlite3.connect(path, timeout=5, isolation_level=None)
 done = 0
 while not ended.is_set():
     db.execute("BEGIN IMMEDIATE")
-    db.execute("INSERT INTO sales(writer, n) VALUES (?, ?)", (name, done))
-    db.execute("UPDATE orders SET seen = seen + 1 WHERE id = ?", (done % 100,))
+    db.execute("${INSERT}", (name, done))
+    db.execute("${UPDATE}", (done % 100,))
     db.execute("COMMIT")
     done += 1
     ended.wait(0.002)
 print(done)
-`;
+`,
+    ],
+  },
+  shell: {
+    count: 3,
+    command: "sh",
+    args: [
+      "-c",
+      `
+trap 'ended=1' TERM
+done=0
+while [ -z "$ended" ]; do
+  sqlite3 -batch -cmd ".timeout 5000" "$1" "BEGIN IMMEDIATE; ${INSERT.replace("?, ?", "'$2', $done")};
+    ${UPDATE.replace("?", "$done % 100")}; COMMIT" || exit 1
+  done=$((done + 1))
+  sleep 0.01
+done
+echo $done
+`,
+      "sh",
+    ],
+  },
+  "node:sqlite": {
+    count: 2,
+    command: Deno.execPath(),
+    args: [
+      "eval",
+      `
+import { DatabaseSync } from "node:sqlite";
+const [path, name] = Deno.args;
+let ended = false;
+Deno.addSignalListener("SIGTERM", () => ended = true);
+const db = new DatabaseSync(path, { timeout: 5_000 });
+const [insert, update] = [db.prepare("${INSERT}"), db.prepare("${UPDATE}")];
+let done = 0;
+for (; !ended; done++) {
+  db.exec("BEGIN IMMEDIATE");
+  insert.run(name, done);
+  update.run(done % 100);
+  db.exec("COMMIT");
+  await new Promise((resolve) => setTimeout(resolve, 2));
+}
+db.close();
+console.log(done);
+Deno.exit();
+`,
+    ],
+  },
+};
 
-function startWriter(path: string, name: string) {
-  const child = new Deno.Command("python3", {
-    args: ["-c", WRITER, path, name],
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  return async () => {
-    await child.stdin.close();
-    const { success, stdout, stderr } = await child.output();
-    assert(success, new TextDecoder().decode(stderr));
-    return Number(new TextDecoder().decode(stdout));
+/** All of them; `stop` resolves with how often each has committed. */
+function startWriters(path: string): Disposable & { count: number; stop: () => Promise<number[]> } {
+  const children = Object.entries(WRITERS).flatMap(([program, { count, command, args }]) =>
+    Array.from({ length: count }, (_, n) => {
+      const name = `${program} ${n}`;
+      const piped = { stdout: "piped", stderr: "piped" } as const;
+      return { name, child: new Deno.Command(command, { args: [...args, path, name], ...piped }).spawn() };
+    })
+  );
+  const running = new Set(children.map(({ child }) => child));
+  return {
+    count: children.length,
+    stop: () =>
+      Promise.all(children.map(async ({ name, child }) => {
+        child.kill();
+        const { success, stdout, stderr } = await child.output();
+        running.delete(child);
+        assert(success, `${name}: ${new TextDecoder().decode(stderr)}`);
+        return Number(new TextDecoder().decode(stdout));
+      })),
+    [Symbol.dispose]: () => running.forEach((child) => child.kill("SIGKILL")),
   };
 }
 
@@ -57,7 +127,11 @@ scaledTest(
               " INSERT INTO orders SELECT n, 'new', 0 FROM i",
           );
           await session.flush();
-          const writers = Array.from({ length: 4 }, (_, n) => startWriter(session.checkout, `w${n}`));
+          using writers = startWriters(session.checkout);
+          // Each is at work before the first merge.
+          while (Number(rows(session.checkout, "SELECT count(DISTINCT writer) FROM sales")) < writers.count) {
+            await systemClock.sleep(20);
+          }
           const rounds = scaled({ short: 5, long: 60, longest: 300 });
           for (let round = 0; round < rounds; round++) {
             await session.flushPending();
@@ -71,9 +145,9 @@ scaledTest(
             const reverted = await revertUnder(store, session, merged.merge!);
             assertEquals([reverted.merged, reverted.conflicts], [true, []]);
           }
-          const committed = await Promise.all(writers.map((stop) => stop()));
+          const committed = await writers.stop();
           const total = committed.reduce((sum, count) => sum + count);
-          assert(total > 0);
+          assertEquals(committed.filter((count) => count === 0), []);
           const expected = Array.from({ length: 100 }, (_, id) => {
             const last = Array.from({ length: rounds }, (_, round) => round)
               .filter((round) => round % 5 === id % 5 && round % 3 !== 2).at(-1);
