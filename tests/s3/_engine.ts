@@ -10,6 +10,7 @@ import { BackendError } from "../../lib/backend/backend.ts";
 import { LocalBackend } from "../../lib/backend/local.ts";
 import type { S3Backend } from "../../lib/backend/s3.ts";
 import { createHash } from "node:crypto";
+import { mergeBranches, mergeUnder, revertMerge } from "../../lib/capture/merge.ts";
 import { CaptureSession } from "../../lib/capture/session.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { copyStore } from "../../lib/store/copy_store.ts";
@@ -161,6 +162,35 @@ export function engineOnS3(name: string, place: () => S3Place): void {
     assertEquals(new Set(kinds), new Set(["segment", "snapshot"]));
     const third = await bucket.host();
     assertEquals(await dumpDigest((await third.checkout(at("shop"))).path), written);
+  });
+
+  promise("a branch is merged into a base that moved and is written to, and taken back elsewhere", async (bucket) => {
+    const store = await bucket.host();
+    await seed(`${bucket.scratch}/seed.db`);
+    await store.create("shop", { from: `${bucket.scratch}/seed.db` });
+    const [main, fork] = [at("shop"), at("shop@try")];
+    await store.fork(main, "try");
+    const agent = await bucket.host();
+    await sqlite3Write((await agent.checkout(fork)).path, "UPDATE item SET name = 'mended' WHERE id <= 500");
+    await agent.checkpoint(fork, "done");
+    const session = await CaptureSession.open(store, main, { flush_every_ms: 0, snapshot_every: 16 });
+    const names = "SELECT count(*), sum(name = 'mended'), sum(name LIKE 'sold %') FROM item";
+    try {
+      await sqlite3Write(session.checkout, "UPDATE item SET name = 'sold ' || id WHERE id > 1900");
+      const { merged, tables } = await mergeUnder(store, session, fork);
+      assertEquals([merged, tables.map(({ rows_changed }) => rows_changed)], [true, [500]]);
+      await sqlite3Write(session.checkout, "INSERT INTO item(name) VALUES ('sold later')");
+      assertEquals(await sqlite3(session.checkout, [names]), "2001|500|101\n");
+    } finally {
+      await session.close();
+    }
+    const elsewhere = await bucket.host();
+    assertEquals(await sqlite3((await elsewhere.checkout(main)).path, [names]), "2001|500|101\n");
+    const again = await mergeBranches(elsewhere, fork, main);
+    assertEquals([again.merged, again.merge], [true, undefined]);
+    await revertMerge(elsewhere, main);
+    assertEquals(await sqlite3((await store.checkout(main)).path, [names]), "2001|0|101\n");
+    assertEquals((await agent.merges(main)).length, 2);
   });
 
   promise("of two hosts that make one branch exactly one does, and both can go on", async (bucket) => {
