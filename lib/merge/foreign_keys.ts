@@ -34,9 +34,13 @@ export async function* findOrphans(
   }
 }
 
+/**
+ * Values are compared by the affinity and the collation of the parent's column, https://sqlite.org/foreignkeys.html: the
+ * sign takes the child's own away.
+ */
 function refersToNothing({ parent, from, to }: ForeignKey): string {
   const set = from.map((column) => `c.${quoteName(column)} IS NOT NULL`);
-  const match = to.map((column, i) => `p.${quoteName(column)} = c.${quoteName(from[i]!)}`);
+  const match = to.map((column, i) => `p.${quoteName(column)} = +c.${quoteName(from[i]!)}`);
   const known = `EXISTS (SELECT 1 FROM main.${quoteName(parent)} AS p WHERE ${match.join(" AND ")})`;
   return `${set.join(" AND ")} AND NOT ${known}`;
 }
@@ -75,11 +79,22 @@ async function* lostChildren(
   for await (const { before } of pairs(table)) {
     if (before === undefined) continue;
     const values = places.map((place): Value => before.values[place]!);
-    if (gone++ === 0) target.define(`CREATE TABLE ${GONE}(${columns.join(", ")})`);
+    if (gone++ === 0) {
+      // So that its columns have the affinities of the parent's.
+      const shown = key.to.map((name, i) => `${quoteName(name)} AS k${i}`);
+      target.define(`CREATE TABLE ${GONE} AS SELECT ${shown.join(", ")} FROM main.${quoteName(key.parent)} WHERE 0`);
+    }
     target.run(`INSERT INTO ${GONE} VALUES(${values.map(placeholder).join(", ")})`, values);
   }
   if (gone === 0) return;
-  const match = columns.map((column, i) => `c.${quoteName(key.from[i]!)} = g.${column}`).join(" AND ");
+  // The first finds by an index what may be meant, the second what is.
+  const match = columns.map((column, i) => {
+    const from = `c.${quoteName(key.from[i]!)}`;
+    const collation = target.collation(key.parent, key.to[i]!);
+    const by = collation === "BINARY" ? "" : ` COLLATE ${quoteName(collation)}`;
+    const alike = `${from}${by} IN (g.${column}, CAST(g.${column} AS TEXT), CAST(g.${column} AS NUMERIC))`;
+    return `${alike} AND g.${column} = +${from}${by}`;
+  }).join(" AND ");
   const child = target.table(key.child)!;
   const shown = key.from.map((column) => `c.${quoteName(column)}`).join(", ");
   const orphans = target.query(

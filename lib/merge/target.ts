@@ -242,6 +242,16 @@ export class Target implements Disposable {
     });
   }
 
+  /** By which a column of a key is compared, as its index has it. */
+  collation(table: string, column: string): string {
+    const found = this.query(
+      "SELECT x.coll FROM pragma_index_list(?) AS i, pragma_index_xinfo(i.name) AS x " +
+        'WHERE i."unique" AND x.key AND lower(x.name) = lower(?) LIMIT 1',
+      [table, column],
+    );
+    return String(found[0]?.[0] ?? "BINARY");
+  }
+
   #primaryKey(table: string): string[] {
     return this.query("SELECT name FROM pragma_table_xinfo(?) WHERE pk > 0 ORDER BY pk", [table])
       .map(([name]) => String(name));

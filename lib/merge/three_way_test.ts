@@ -160,6 +160,28 @@ Deno.test("what would break a constraint or refer to nothing is a conflict that 
     assertEquals(rows("SELECT count(*) FROM t"), [[2]]);
   }));
 
+Deno.test("what refers to a row is found by the type and the collation of the parent's column", () =>
+  scene({
+    base: [
+      "PRAGMA foreign_keys=OFF",
+      "CREATE TABLE p(id TEXT PRIMARY KEY COLLATE NOCASE)",
+      "INSERT INTO p VALUES ('5'), ('6'), ('X'), ('Y')",
+      "CREATE TABLE c(id INTEGER PRIMARY KEY, f REFERENCES p)",
+      "CREATE INDEX c_f ON c(f)",
+      "INSERT INTO c VALUES (9, 0)",
+    ],
+    ours: ["INSERT INTO c VALUES (1, 6), (2, 'y')"],
+    theirs: ["INSERT INTO c VALUES (3, 5), (4, 'x')"],
+  }, async ({ merge, rows, theirs }) => {
+    assertEquals((await merge({ check: true })).conflicts, []);
+    sql(theirs, "DELETE FROM p WHERE id IN ('6', 'Y')");
+    assertEquals((await merge()).conflicts.map(({ kind, table, key }) => [kind, table, key]), [
+      ["foreign_key", "c", { rowid: 1 }],
+      ["foreign_key", "c", { rowid: 2 }],
+    ]);
+    assertEquals(rows("SELECT count(*) FROM p"), [[4]]);
+  }));
+
 Deno.test("definitions are taken where the target's are those of the base, and rows go with them", () =>
   scene({
     base: [
