@@ -17,7 +17,7 @@ import { Writer } from "../support/writers.ts";
 import { sound } from "../torture/verdicts.ts";
 import { Disk, type FileSystem } from "./_disk.ts";
 import { run } from "./_programs.ts";
-import { type LiveBranch, missingFrom, noteFlushed, type Point, soFar, StoreModel } from "./_store_model.ts";
+import { type LiveBranch, missingFrom, noteFlushed, type Point, soFar, StoreModel, torn } from "./_store_model.ts";
 import { DB, Storm, writerKind } from "./_store_storm.ts";
 
 /** What one cut came to. */
@@ -47,7 +47,7 @@ const MAX_STORM_MS = 3_000;
 /** When the power may go: right after an answer, or somewhere in an operation that has begun. */
 const MOMENTS = [
   ...["flush", "flush", "checkpoint", "fork", "promote", "rollback", "destroy", "close"],
-  ...["destroy begun", "destroy begun", "promote begun"],
+  ...["destroy begun", "destroy begun", "promote begun", "merge begun", "merge begun", "merge"],
 ];
 export const SYNCHRONOUS = ["OFF", "NORMAL", "FULL", "mixed"] as const;
 type Synchronous = typeof SYNCHRONOUS[number];
@@ -55,6 +55,13 @@ type Synchronous = typeof SYNCHRONOUS[number];
 const SAYS_WHY = /^-(?:found|pre-recovery)(?:-\d+)?$/;
 /** First writer after the cut. */
 const LATER_WRITER = 1_000;
+
+/** Throws where a database is not sound, or has a part of a merge. */
+function whole(findings: Findings, what: string): void {
+  sound(findings, what);
+  const found = torn(findings);
+  if (found !== "") throw new Error(`${what}: ${found}`);
+}
 
 /** Runs one. */
 export async function cutStore(options: CutOptions): Promise<CutReport> {
@@ -307,7 +314,7 @@ class StoreCut {
       if (going.has(branch) || this.#model.live.some((live) => live.branch === branch)) continue;
       await this.#trying(`opening ${branch}`, async () => {
         const { checkout } = await this.#daemon!.call("open", { db: DB, branch });
-        sound(await inspect(String(checkout)), "its checkout");
+        whole(await inspect(String(checkout)), "its checkout");
         await this.#daemon!.call("close", { db: DB, branch });
       });
     }
@@ -343,7 +350,7 @@ class StoreCut {
     if (outcome !== undefined) this.#said.push(`${branch} ${[outcome, safety_branch].join(" ").trim()}`);
     const kept = await this.#kept(branch, before, safety_branch);
     const opened = await inspect(String(checkout));
-    sound(opened, "the checkout");
+    whole(opened, "the checkout");
     this.#has([opened], flushed, "the checkout lacks what was flushed");
     // What an application was promised for good; with others beside it that promise nothing, nothing is.
     if (live.synchronous === "FULL") {
@@ -447,7 +454,7 @@ class StoreCut {
     await store.export({ db: DB, branch, ...(checkpoint === undefined ? {} : { checkpoint }) }, path);
     const findings = await inspect(path);
     await Deno.remove(path);
-    sound(findings, checkpoint === undefined ? branch : `${branch}@${checkpoint}`);
+    whole(findings, checkpoint === undefined ? branch : `${branch}@${checkpoint}`);
     return findings;
   }
 

@@ -5,6 +5,9 @@
 
 import type { Findings } from "../support/writers/oracle.ts";
 
+/** What each merge brings, as the commits of a writer of its own: all of them, or none. */
+export const MERGED = { first: 10_000, rows: [1, 2, 3] };
+
 /** Commits by writer. */
 export type Commits = Map<number, readonly number[]>;
 
@@ -47,6 +50,8 @@ export class StoreModel {
   readonly databases: string[] = [];
   /** Branches that a destroy was to keep: each is there, or a branch that keeps it is. */
   readonly destroyed: { branch: string; content: number }[] = [];
+  /** Merges that were begun. */
+  merges = 0;
   /** Acknowledgements of operations. */
   readonly acks: string[] = [];
 
@@ -87,6 +92,12 @@ export function noteFlushed(live: LiveBranch, commits: Commits): void {
     if (list.length > (flushed.get(writer)?.length ?? 0)) flushed.set(writer, list);
   }
   live.flushed = flushed;
+}
+
+/** Merges of which a part is there, for a message; empty when there is none. */
+export function torn({ acknowledged }: Findings): string {
+  return [...acknowledged].filter(([id, found]) => id > MERGED.first && found.size !== MERGED.rows.length)
+    .map(([id, found]) => `${found.size} rows of merge ${id - MERGED.first}`).join(", ");
 }
 
 /** Commits that are in none of `found`, for a message; empty when nothing is missing. */

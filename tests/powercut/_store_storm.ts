@@ -9,7 +9,16 @@ import { AnswerError, type Daemon, type DaemonConnection } from "../support/stor
 import type { SeededRandom } from "../support/writers/random.ts";
 import { workload } from "../support/writers/workload.ts";
 import { Writer, WRITER_KINDS, type WriterKind } from "../support/writers.ts";
-import { type LiveBranch, noteFlushed, type Point, soFar, type StoreModel } from "./_store_model.ts";
+import { sqlite3Write } from "../support/writers/oracle.ts";
+import {
+  type Commits,
+  type LiveBranch,
+  MERGED,
+  noteFlushed,
+  type Point,
+  soFar,
+  type StoreModel,
+} from "./_store_model.ts";
 
 /** The database of every run. */
 export const DB = "app";
@@ -18,7 +27,9 @@ const PASSING = ["busy", "conflict", "protected"];
 /** First job of a writer, whose numbers begin at 1. */
 const SETTING = 0;
 
-const LIVE_OPERATIONS = ["flush", "flush", "checkpoint", "fork", "promote_live", "bounce", "create"] as const;
+const LIVE_OPERATIONS = [
+  ...["flush", "flush", "checkpoint", "fork", "promote_live", "merge", "merge", "bounce", "create"] as const,
+];
 const RESTING_OPERATIONS = [
   "checkpoint_at_rest",
   "fork_at_rest",
@@ -195,6 +206,8 @@ export class Storm {
         delete target.taken;
         return;
       }
+      case "merge":
+        return await this.#merge(connection, live, commits);
       case "create": {
         const db = this.#name("db");
         if (typeof await this.#call(connection, "create", { db }) === "object") model.databases.push(db);
@@ -210,6 +223,39 @@ export class Storm {
         return;
       }
     }
+  }
+
+  /** Merges into a live branch what was done in a fork of it, in one transaction. */
+  async #merge(connection: DaemonConnection, live: LiveBranch, commits: Commits): Promise<void> {
+    const model = this.#model;
+    const source = this.#add({ branch: this.#name("source"), contents: [model.content(commits)], taken: true });
+    const { branch } = source;
+    const forked = await this.#call(connection, "fork", { branch: live.branch, new_branch: branch });
+    this.#made(source, forked);
+    if (typeof forked !== "object") return;
+    noteFlushed(live, commits);
+    const done: Commits = new Map([[++model.merges + MERGED.first, MERGED.rows]]);
+    const [before] = source.contents;
+    const after = model.content(new Map([...commits, ...done]));
+    source.contents = [before!, after];
+    const opened = await this.#call(connection, "open", { branch });
+    if (typeof opened !== "object") return;
+    const rows = [...done].flatMap(([id, list]) => list.map((seq) => `(${id}, ${seq})`));
+    try {
+      await sqlite3Write(String(opened.checkout), `INSERT INTO ack VALUES ${rows.join(", ")}`);
+    } catch (error) {
+      if (!this.#over) this.complaints.push(`a commit to ${branch}: ${(error as Error).message}`);
+      return;
+    }
+    if (typeof await this.#call(connection, "close", { branch }) !== "object") return;
+    source.contents = [after];
+    const answer = await this.#call(connection, "merge", { branch, into: live.branch });
+    if (typeof answer === "object") {
+      if (answer.merged !== true) this.complaints.push(`a merge into ${live.branch}: ${JSON.stringify(answer)}`);
+      for (const [id, list] of done) live.acknowledged.set(id, [...list]);
+      noteFlushed(live, done);
+    }
+    delete source.taken;
   }
 
   async #resting(connection: DaemonConnection, random: SeededRandom, operation: string, point: Point): Promise<void> {
