@@ -7,7 +7,8 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { dirname } from "@std/path/dirname";
 import { fileError, fsyncDirectory, fsyncTree, writeFileAtomic } from "../../lib/fs.ts";
 import { DATABASE, failedChecks, unreadData } from "../task/brief.ts";
-import { collectFacts } from "../git/diff_facts.ts";
+import { collectFacts, type DiffFacts } from "../git/diff_facts.ts";
+import { OUTSIDE_A_CHANGE } from "../git/flags.ts";
 import { cutFiles, humanDiff } from "../git/human_diff.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { StagedRepository } from "../git/staged_repository.ts";
@@ -27,6 +28,8 @@ import { sha256Hex } from "../../lib/sha256.ts";
 
 const SENSITIVE = "sensitive";
 const MAX_REASON_CHARS = 2_000;
+/** Files that a reason names. */
+const MAX_NAMED = 5;
 
 export interface CollectTask {
   task: Task;
@@ -70,7 +73,7 @@ export async function collectChange(deps: EngineDeps, collect: CollectTask): Pro
   await keepStaged(staged.git_dir);
   signal.throwIfAborted();
   const data_changed = (known.databases ?? []).some(({ changed }) => changed);
-  if (files_changed === 0 && !data_changed) throw new TaskEnding("no_diff", "the agent changed no file");
+  if (files_changed === 0 && !data_changed) throw new TaskEnding("no_diff", noChange(facts));
   if (verdict.blocked.length > 0) {
     const reasons = verdict.blocked.map(({ message }) => sanitizeLine(message)).join("; ");
     throw new TaskEnding("policy_blocked", reasons.slice(0, MAX_REASON_CHARS));
@@ -90,6 +93,16 @@ export async function collectChange(deps: EngineDeps, collect: CollectTask): Pro
     shown_sha256,
   });
   return { diff_sha256: bindingDigest(binding), second_look, timeout_ms: settings.approval_timeout, binding };
+}
+
+/** Why nothing waits for a person: what the agent left in the work tree may be of a kind that no change has. */
+function noChange({ flags }: Pick<DiffFacts, "flags">): string {
+  const left_out = flags.filter(({ category }) => OUTSIDE_A_CHANGE.has(category));
+  if (left_out.length === 0) return "the agent changed no file";
+  const shown = left_out.slice(0, MAX_NAMED).map(({ category, path }) => `${sanitizeLine(path)} (${category})`);
+  const more = left_out.length > shown.length ? `, and ${left_out.length - shown.length} more` : "";
+  return `the agent changed no file that a change can have; left out: ${shown.join(", ")}${more}`
+    .slice(0, MAX_REASON_CHARS);
 }
 
 /** The change waits for days at the gate: git makes objects durable, but neither their names nor its own few files. */

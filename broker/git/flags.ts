@@ -45,6 +45,11 @@ export const FLAG_CATEGORIES = {
 
 export type FlagCategory = keyof typeof FLAG_CATEGORIES;
 
+/** Of what is in the work tree, and in no change. */
+export const OUTSIDE_A_CHANGE: ReadonlySet<FlagCategory> = new Set(
+  ["nested_git", "special_file", "unscanned", "left_out"],
+);
+
 /** One reason for a second look. */
 export interface Flag {
   category: FlagCategory;

@@ -123,6 +123,14 @@ Deno.test("an agent that changes nothing ends as no_diff", async () => {
   assertEquals((await bench.reaches(id)).outcome, "no_diff");
 });
 
+Deno.test("an agent that makes only what no change can have ends as no_diff, which names it", async () => {
+  await using bench = await BrokerBench.start({ config: "max_file_bytes: 3\n" });
+  const { id } = await bench.submit();
+  const { outcome, reason } = await bench.reaches(id);
+  assertEquals(outcome, "no_diff");
+  assertEquals(reason, "the agent changed no file that a change can have; left out: hello.txt (left_out)");
+});
+
 Deno.test("an agent that fails ends the task, with the agent's reason and a brief of what is known", async () => {
   // What cannot be metered is charged by the most that it could cost.
   await using bench = await BrokerBench.start({
