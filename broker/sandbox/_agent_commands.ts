@@ -124,8 +124,7 @@ export function linksOf({ links }: ParkedLinks, work_dir: string): AgentLink[] {
 export class KeptOutput {
   #head = "";
   #is_head_full = false;
-  readonly #tail: string[] = [];
-  #tail_length = 0;
+  #tail = "";
   #left_out = 0;
 
   add(text: string): void {
@@ -135,21 +134,26 @@ export class KeptOutput {
       return;
     }
     this.#is_head_full = true;
-    const kept = line.length <= OUTPUT_TAIL_LENGTH ? line : line.slice(-OUTPUT_TAIL_LENGTH);
-    this.#left_out += line.length - kept.length;
-    this.#tail.push(kept);
-    this.#tail_length += kept.length;
-    while (this.#tail_length > OUTPUT_TAIL_LENGTH) {
-      const { length } = this.#tail.shift()!;
-      this.#tail_length -= length;
-      this.#left_out += length;
-    }
+    this.#tail += line;
+    // Seldom: it copies all that is kept, and a command may write a million lines a second.
+    if (this.#tail.length > 4 * OUTPUT_TAIL_LENGTH) this.#trim();
+  }
+
+  /** Leaves out the first lines of the tail, and of a line that is too long for it the beginning. */
+  #trim(): void {
+    const over = this.#tail.length - OUTPUT_TAIL_LENGTH;
+    if (over <= 0) return;
+    const end = this.#tail.indexOf("\n", over - 1) + 1;
+    const cut = end === this.#tail.length ? over : end;
+    this.#tail = this.#tail.slice(cut);
+    this.#left_out += cut;
   }
 
   /** @param is_cut Whether there was more, of which nothing is known. */
   text(is_cut: boolean): string {
+    this.#trim();
     const gap = this.#left_out === 0 ? "" : `[left out: ${this.#left_out} characters]\n`;
     const more = is_cut ? "[what came after this was not read]\n" : "";
-    return this.#head + gap + this.#tail.join("") + more;
+    return this.#head + gap + this.#tail + more;
   }
 }

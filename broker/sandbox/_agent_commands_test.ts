@@ -124,6 +124,11 @@ Deno.test("the first and last lines of any output are kept, and what is left out
   assertEquals(text.length - `[left out: ${left_out} characters]\n`.length + left_out, length);
   assert(text.length <= OUTPUT_HEAD_LENGTH + OUTPUT_TAIL_LENGTH + 100);
 
+  // As fast as a command writes them: nothing may cost more for what was written before.
+  const many = new KeptOutput();
+  for (let line = 0; line < 2_000_000; line++) many.add("y");
+  assert(many.text(false).endsWith("y\ny\n"));
+
   const long = new KeptOutput();
   long.add("x".repeat(OUTPUT_HEAD_LENGTH + OUTPUT_TAIL_LENGTH));
   const rest = `[left out: ${OUTPUT_HEAD_LENGTH + 1} characters]\n${"x".repeat(OUTPUT_TAIL_LENGTH - 1)}\n`;

@@ -195,3 +195,66 @@ bubblewrapTest("stopping the agent ends the command that runs, at once and whole
   assertEquals((await sandbox.stop()).reason, "stopped");
   assertEquals(await processesOf(place.task_id), []);
 });
+
+/** What a command can leave in a work tree to trip up what comes next, by the tool that meets it and what that says. */
+const TRAPS = [
+  ["mkfifo pipe", ["read", { path: "pipe" }], "is not a regular file"],
+  [
+    "mkfifo kept; rm -f a.txt; ln kept a.txt",
+    ["edit", { path: "a.txt", old_text: "a", new_text: "b" }],
+    "is not a regular",
+  ],
+  [
+    "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'",
+    ["read", { path: "sock" }],
+    "is not a reg",
+  ],
+  ["truncate -s 1T huge", ["read", { path: "huge" }], "has more than"],
+  [`mkdir closed; ln -s /etc/passwd closed/l`, ["read", { path: "closed/l" }], "symbolic link"],
+  [
+    `python3 -c 'import os; os.mkdir(b"\\xff"); os.symlink("/etc/passwd", b"\\xff/l"); os.mkdir("\\ufffd")'`,
+    ["read", { path: "\ufffd/l" }],
+    "There is no file",
+  ],
+  [
+    "mkdir -p .git/hooks; echo 'touch /pwned' >.git/hooks/post-index-change",
+    ["read", { path: ".git/config" }],
+    "Error",
+  ],
+] as const;
+
+bubblewrapTest("what hostile commands leave behind stops neither the tools nor the gate, which names it", async () => {
+  await using bench = await BrokerBench.start({
+    programs: { bubblewrap: [BWRAP] },
+    files: { "a.txt": "a\n", "b.txt": "b\n" },
+    script: [
+      ...TRAPS.flatMap(([command, call]): Scripted[] => [{ calls: [run(command)] }, { calls: [[call[0], call[1]]] }]),
+      { calls: [run("yes | head -c 20000000")] },
+      { calls: [["write", { path: "b.txt", content: "c\n" }]] },
+      { calls: [["finish", { summary: "done" }]] },
+    ],
+  });
+  const { id } = await bench.submit();
+  const { stage, reason } = await bench.reaches(id, "awaiting_approval");
+  assertEquals(stage, "awaiting_approval", reason);
+  const answers = bench.model.answers();
+  for (const [at, [command, , says]] of TRAPS.entries()) {
+    assert(/^exit code 0 /.test(answers[2 * at]!), `${command}: ${answers[2 * at]}`);
+    assertStringIncludes(answers[2 * at + 1]!, says, command);
+  }
+  assertStringIncludes(answers[2 * TRAPS.length]!, "[left out: 19");
+  const { diff, flags } = await bench.engine.brief(id);
+  const named = flags.flatMap(({ category, paths }) => paths.map(({ path }) => `${category} ${path}`));
+  for (
+    const flag of ["special_file pipe", "special_file sock", "special_file a.txt", "left_out huge", "nested_git .git"]
+  ) {
+    assert(named.includes(flag), `${flag}: ${named}`);
+  }
+  assert(named.some((flag) => flag === "symlink closed/l"), `${named}`);
+  assertEquals(diff?.files.map(({ path, status }) => `${status} ${path}`), [
+    "deleted a.txt",
+    "modified b.txt",
+    "added closed/l",
+    "added \ufffdff/l",
+  ]);
+});
