@@ -22,13 +22,14 @@ import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 import { rowText } from "../../lib/sqlite/diff_text.ts";
 import { plural } from "../../lib/text/plural.ts";
-import { sanitizeLine } from "../../lib/text/sanitize.ts";
+import { sanitizeLine, sanitizeText } from "../../lib/text/sanitize.ts";
 import { shellWord } from "../../lib/text/shell_word.ts";
 import { brokerCommand } from "../plan/command_module.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
 import { decodeDiff, diffText } from "../text/diff_text.ts";
 import { EXIT_FAILURE } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
+import { Screens } from "../text/screens.ts";
 import { conflictLines, decideRequest, keyText, sidesOf } from "./_conflicts.ts";
 import { briefOf } from "./inspect.ts";
 import { approveCommand, decideCommand, decisionText, isDigestOf, shortId, standing } from "./_task_text.ts";
@@ -58,61 +59,76 @@ export const review = brokerCommand({
     if (io.json && tables.length > 0) {
       io.outJson({ ok: true, ...change, bases: notes, conflicts, decide_command, approve_command });
       for (const { database, table, ...of } of tables) {
-        const show = (row: object) => io.outJson({ database, table, ...row });
-        const gone = await showRows(broker, task, { database, table, ...of }, { most, show });
-        if (gone !== undefined) show({ gone });
+        const rows = rowsOf(broker, task, { database, table, ...of }, most, (row) => row);
+        let next = await rows.next();
+        for (; !next.done; next = await rows.next()) io.outJson({ database, table, ...next.value });
+        if (next.value !== undefined) io.outJson({ database, table, gone: next.value });
       }
       return undefined;
     }
     if (io.json) return { ...change, bases: notes, conflicts, decide_command, approve_command };
-    io.styled(knownText(change));
-    for (const line of await conflictText(task, conflicts, io.columns)) io.styled(line);
-    for (const note of notes) io.styled(`since then: ${sanitizeLine(note)}`);
-    io.styled(`\n${shownDiff(change, io.colours || args.on("color"))}\n`);
-    for (const table of tables) {
-      const first = most !== undefined && most < table.of ? `, the first ${most}` : "";
-      io.out(sanitizeLine(`${table.name}: ${plural(table.of, "row")}${first}`));
-      const gone = await showRows(broker, task, table, { most, show: (row) => io.out(rowText(row)) });
-      io.out(gone === undefined ? "" : sanitizeLine(`not kept after the decision, beyond the brief: ${gone}`));
+    const text = async function* () {
+      yield knownText(change);
+      yield* await conflictText(task, conflicts, io.columns);
+      for (const note of notes) yield `since then: ${sanitizeLine(note)}`;
+      yield `\n${shownDiff(change, io.colours || args.on("color"))}\n`;
+      for (const table of tables) {
+        const first = most !== undefined && most < table.of ? `, the first ${most}` : "";
+        yield sanitizeLine(`${table.name}: ${plural(table.of, "row")}${first}`);
+        const gone = yield* rowsOf(broker, task, table, most, (row) => sanitizeText(rowText(row)));
+        yield gone === undefined ? "" : sanitizeLine(`not kept after the decision, beyond the brief: ${gone}`);
+      }
+      const isShown = (table: BriefTable) => tables.includes(table) && (most === undefined || most >= table.of);
+      const folded = all.filter((table) => table.to < table.of && !isShown(table));
+      if (folded.length > 0) {
+        const [{ table }] = folded as [BriefTable];
+        const one = folded.length === 1 && sanitizeLine(table) === table;
+        yield `To see every row: taskd review ${shortId(task.id)} ${one ? `--table ${shellWord(table)}` : "--all"}\n`;
+      }
+      if (approve_command !== null) {
+        yield `To approve exactly this, ${gate!.diff_sha256}:`;
+        yield `  ${approve_command}${conflicts.some(({ conflicts }) => conflicts.some(isDecidable)) ? DECIDES : ""}`;
+        yield `To refuse it:\n  taskd deny ${shortId(task.id)} "why"`;
+        return;
+      }
+      yield sanitizeText(decisionText(task));
+      if (decide_command !== null) {
+        yield `To decide what is in conflict, as it stands here:\n  ${decide_command}${DECIDES}`;
+      }
+    };
+    const screens = args.on("page") ? screensOf(io) : undefined;
+    for await (const part of text()) {
+      if (screens === undefined) io.styled(part);
+      else if (!await screens.write(part)) break;
     }
-    const isShown = (table: BriefTable) => tables.includes(table) && (most === undefined || most >= table.of);
-    const folded = all.filter((table) => table.to < table.of && !isShown(table));
-    if (folded.length > 0) {
-      const [{ table }] = folded as [BriefTable];
-      const one = folded.length === 1 && sanitizeLine(table) === table;
-      io.out(`To see every row: taskd review ${shortId(task.id)} ${one ? `--table ${shellWord(table)}` : "--all"}\n`);
-    }
-    io.out(
-      approve_command === null
-        ? [
-          decisionText(task),
-          ...decide_command === null ? [] : [
-            "To decide what is in conflict, as it stands here:",
-            `  ${decide_command}${DECIDES}`,
-          ],
-        ].join("\n")
-        : [
-          `To approve exactly this, ${gate!.diff_sha256}:`,
-          `  ${approve_command}${conflicts.some(({ conflicts }) => conflicts.some(isDecidable)) ? DECIDES : ""}`,
-          "To refuse it:",
-          `  taskd deny ${shortId(task.id)} "why"`,
-        ].join("\n"),
-    );
     return undefined;
   },
 });
 
-/** Shows the rows of a table, at most so many; after the decision, why they are no longer kept. */
-async function showRows(
+/** Screens of the terminal. */
+function screensOf(io: Io): Screens {
+  const { size } = io;
+  if (size === undefined || !Deno.stdin.isTerminal()) {
+    throw new TaskdError("usage", "Cannot show the change page by page: there is no terminal", {
+      hint: "Leave --page out",
+    });
+  }
+  const prompt = new Prompt(processTerminal, io.signal);
+  return new Screens({ ...size, write: (text) => io.styled(text), more: () => prompt.confirm("Go on?", true) });
+}
+
+/** The rows of a table, at most so many, as `show` has them; after the decision, why they are no longer kept. */
+async function* rowsOf<T>(
   broker: BrokerClient,
   task: TaskView,
   table: BriefTable,
-  { most = Infinity, show }: { most: number | undefined; show: (row: DatabaseRows["rows"][number]) => void },
-): Promise<string | undefined> {
+  most = Infinity,
+  show: (row: DatabaseRows["rows"][number]) => T,
+): AsyncGenerator<T, string | undefined> {
   let left = most;
   try {
     for await (const rows of pagesOf(broker, task, table)) {
-      rows.slice(0, left).forEach(show);
+      yield* rows.slice(0, left).map(show);
       left -= rows.length;
       if (left <= 0) break;
     }

@@ -135,9 +135,11 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       text("table NAME", "All changed rows of this table, too; may be repeated", { repeatable: true }),
       integer("rows N", "The first N changed rows of each table, or of each --table, too", { minimum: 1 }),
       on("all", "All changed rows of all tables, too"),
+      on("page", "A screen at a time, at a terminal"),
     ],
     examples: [
       { words: "review 3f9a", why: "Read before approving" },
+      { words: "review 3f9a --all --page", why: "The same with every row, a screen at a time" },
       { words: "review 3f9a --all | less", why: "With every row that it changed in databases" },
       { words: "review 3f9a --color | less -R", why: "Page by page" },
     ],

@@ -104,7 +104,12 @@ export class Io {
 
   /** Columns of the terminal on stdout; undefined when it is not one, and then nothing is cut. */
   get columns(): number | undefined {
-    return this.#options.stdout.isTerminal() ? consoleColumns() : undefined;
+    return this.size?.columns;
+  }
+
+  /** Of the terminal on stdout; undefined when it is not one. */
+  get size(): { columns: number; rows: number } | undefined {
+    return this.#options.stdout.isTerminal() ? consoleSize() : undefined;
   }
 
   /** A progress bar for long work: drawn on stderr if that is a terminal that redraws, nothing under --json and elsewhere. */
@@ -116,7 +121,7 @@ export class Io {
   /** A line on stderr that changes in place; undefined without such a terminal, under --quiet and --json. */
   live(): LiveLine | undefined {
     if (this.quiet || this.json || !this.#redraws) return undefined;
-    this.#live ??= new LiveLine({ columns: consoleColumns(), write: (text) => write(this.#options.stderr, text) });
+    this.#live ??= new LiveLine({ columns: consoleSize().columns, write: (text) => write(this.#options.stderr, text) });
     return this.#live;
   }
 
@@ -137,12 +142,13 @@ export function write(sink: Pick<Sink, "writeSync">, text: string): void {
   while (bytes.length > 0) bytes = bytes.subarray(sink.writeSync(bytes));
 }
 
-function consoleColumns(): number {
+function consoleSize(): { columns: number; rows: number } {
   try {
+    const { columns, rows } = Deno.consoleSize();
     // A terminal that does not know its size reports 0.
-    return Deno.consoleSize().columns || 80;
+    return { columns: columns || 80, rows: rows || 24 };
   } catch {
     // Only one of the streams is a terminal, and consoleSize() asks another.
-    return 80;
+    return { columns: 80, rows: 24 };
   }
 }

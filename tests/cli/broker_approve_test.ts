@@ -389,6 +389,23 @@ Deno.test({
 });
 
 Deno.test({
+  name: `review --page shows a screen at a time, up to the first no${why}`,
+  ignore: !has_terminal,
+  fn: async () => {
+    await using host = await makeBrokerHost();
+    const { id } = await taskWithRows(host);
+    const all = await atTerminal(host, ["review", id, "--all", "--page"], "y\n".repeat(12));
+    assertEquals(all.code, 0, all.seen);
+    for (const text of ["Go on? [Y/n]", "id=90", "To approve exactly this"]) assertStringIncludes(all.seen, text);
+    const some = await atTerminal(host, ["review", id, "--all", "--page"], "y\nn\n");
+    assertEquals([some.code, some.seen.includes("To approve exactly this")], [0, false], some.seen);
+    const { code, stderr } = await host.taskd("review", id, "--page");
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, "there is no terminal");
+  },
+});
+
+Deno.test({
   name: `approve at a terminal asks of each conflict which side stays, and decides what was read${why}`,
   ignore: !has_terminal,
   fn: async () => {
