@@ -308,10 +308,14 @@ export class Exchange {
   #charge(ending: Ending): { usd: number; unmetered: boolean; metered: Metered | undefined } {
     const { lease: { options: { lane } }, prices, route, asked, body } = this.#options;
     if (!route.row.usage || asked === undefined) return { usd: 0, unmetered: false, metered: undefined };
-    if (this.#status === undefined) return { usd: 0, unmetered: this.#connected, metered: undefined };
-    if (this.#status >= 300) return { usd: 0, unmetered: false, metered: undefined };
     const request = { ...asked, body_bytes: body?.length ?? 0 };
     const most = () => prices.boundOf(lane, asked.model, bound(request)) ?? 0;
+    if (this.#status === undefined) {
+      // A vendor at work that nobody waits for any more may go on to the end. One that broke off has sent no bill so far.
+      const usd = ending === "cut_off" ? most() : 0;
+      return { usd, unmetered: this.#connected, metered: undefined };
+    }
+    if (this.#status >= 300) return { usd: 0, unmetered: false, metered: undefined };
     if (this.#meter === undefined) return { usd: most(), unmetered: true, metered: undefined };
     const metered = this.#meter.metered();
     const whole = ending === "complete" || ending === "client_gone";
