@@ -4,6 +4,7 @@
  */
 
 import { quoteName } from "../sqlite/image.ts";
+import type { JsonValue } from "../sqlite/diff_result.ts";
 import type { Pair } from "../sqlite/row_pairs.ts";
 import type { Value } from "../sqlite/row_values.ts";
 import { showValue } from "../sqlite/row_values.ts";
@@ -11,6 +12,8 @@ import type { MergeConflict } from "./conflicts.ts";
 import type { TableMerge } from "./table_merge.ts";
 import { type ForeignKey, placeholder, type Target, whereOf } from "./target.ts";
 
+/** Bytes of a value that a conflict shows. */
+const SHOWN_BYTES = 4_096;
 /** Keys of removed rows, for the time of one search. */
 const GONE = "temp.merge_gone";
 
@@ -95,14 +98,24 @@ async function* lostChildren(
     const alike = `${from}${by} IN (g.${column}, CAST(g.${column} AS TEXT), CAST(g.${column} AS NUMERIC))`;
     return `${alike} AND g.${column} = +${from}${by}`;
   }).join(" AND ");
-  const child = target.table(key.child)!;
-  const shown = key.from.map((column) => `c.${quoteName(column)}`).join(", ");
+  // As their table's key has them, like every other row.
+  const of_key = target.primaryKey(key.child);
+  const names = of_key.length > 0 ? of_key : ["rowid"];
+  const shown = of_key.length > 0
+    ? of_key.map((name) => `c.${quoteName(name)}`)
+    : [`c.${target.table(key.child)!.rowid}`];
   const orphans = target.query(
-    `SELECT ${child.rowid === undefined ? "NULL" : `c.${child.rowid}`}, ${shown} FROM ${GONE} AS g ` +
-      `CROSS JOIN main.${quoteName(key.child)} AS c ON ${match} WHERE ${refersToNothing(key)}`,
+    `SELECT ${shown.join(", ")} FROM ${GONE} AS g CROSS JOIN main.${quoteName(key.child)} AS c ON ${match} ` +
+      `WHERE ${refersToNothing(key)}`,
   );
   target.define(`DROP TABLE ${GONE}`);
-  for (const [rowid] of orphans) {
-    yield conflictOf(key, rowid === null ? undefined : { rowid: showValue(rowid as bigint, { most: 0 }) });
+  for (const values of orphans) {
+    yield conflictOf(key, Object.fromEntries(names.map((name, i) => [name, shownKey(values[i])] as const)));
   }
+}
+
+/** A part of a key, to be read: text as it decodes. */
+function shownKey(value: unknown): JsonValue {
+  if (typeof value === "string") return value.slice(0, SHOWN_BYTES);
+  return showValue(value as Exclude<Value, { text: unknown }>, { most: SHOWN_BYTES });
 }

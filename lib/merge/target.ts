@@ -236,7 +236,7 @@ export class Target implements Disposable {
           child,
           parent,
           from: parts.map(([, , column]) => column),
-          to: to.includes(null) ? this.#primaryKey(parent) : to as string[],
+          to: to.includes(null) ? this.primaryKey(parent) : to as string[],
         };
       });
     });
@@ -252,7 +252,8 @@ export class Target implements Disposable {
     return String(found[0]?.[0] ?? "BINARY");
   }
 
-  #primaryKey(table: string): string[] {
+  /** Columns of a declared key, in its order. */
+  primaryKey(table: string): string[] {
     return this.query("SELECT name FROM pragma_table_xinfo(?) WHERE pk > 0 ORDER BY pk", [table])
       .map(([name]) => String(name));
   }

@@ -154,7 +154,7 @@ Deno.test("what would break a constraint or refer to nothing is a conflict that 
     theirs: ["DELETE FROM t WHERE id=2", "INSERT INTO child VALUES (8, 3)"],
   }, async ({ merge, rows, theirs }) => {
     const found = async () => (await merge()).conflicts.map(({ kind, table, key }) => [kind, table, key]);
-    assertEquals(await found(), [["foreign_key", "child", { id: 8 }], ["foreign_key", "child", { rowid: 7 }]]);
+    assertEquals(await found(), [["foreign_key", "child", { id: 8 }], ["foreign_key", "child", { id: 7 }]]);
     sql(theirs, "INSERT INTO u VALUES (2,'x')");
     assertEquals(await found(), [["constraint", "u", { id: 2 }]]);
     assertEquals(rows("SELECT count(*) FROM t"), [[2]]);
@@ -169,15 +169,17 @@ Deno.test("what refers to a row is found by the type and the collation of the pa
       "CREATE TABLE c(id INTEGER PRIMARY KEY, f REFERENCES p)",
       "CREATE INDEX c_f ON c(f)",
       "INSERT INTO c VALUES (9, 0)",
+      "CREATE TABLE w(a, b, f TEXT REFERENCES p(id), PRIMARY KEY(a, b)) WITHOUT ROWID",
     ],
-    ours: ["INSERT INTO c VALUES (1, 6), (2, 'y')"],
+    ours: ["INSERT INTO c VALUES (1, 6), (2, 'y')", "INSERT INTO w VALUES (1, 'x', '6')"],
     theirs: ["INSERT INTO c VALUES (3, 5), (4, 'x')"],
   }, async ({ merge, rows, theirs }) => {
     assertEquals((await merge({ check: true })).conflicts, []);
     sql(theirs, "DELETE FROM p WHERE id IN ('6', 'Y')");
     assertEquals((await merge()).conflicts.map(({ kind, table, key }) => [kind, table, key]), [
-      ["foreign_key", "c", { rowid: 1 }],
-      ["foreign_key", "c", { rowid: 2 }],
+      ["foreign_key", "w", { a: 1, b: "x" }],
+      ["foreign_key", "c", { id: 1 }],
+      ["foreign_key", "c", { id: 2 }],
     ]);
     assertEquals(rows("SELECT count(*) FROM p"), [[4]]);
   }));
