@@ -311,7 +311,7 @@ export class Exchange {
     const request = { ...asked, body_bytes: body?.length ?? 0 };
     const most = () => prices.boundOf(lane, asked.model, bound(request)) ?? 0;
     if (this.#status === undefined) {
-      // A vendor at work that nobody waits for any more may go on to the end. One that broke off has sent no bill so far.
+      // A vendor at work may go on to the end although no client waits any more. One that broke off has sent no bill so far.
       const usd = ending === "cut_off" ? most() : 0;
       return { usd, unmetered: this.#connected, metered: undefined };
     }

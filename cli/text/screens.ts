@@ -8,7 +8,7 @@ export interface ScreensOptions {
   rows: number;
   /** Writes whole lines, without the end of the last one. */
   write(text: string): void;
-  /** Whether more is wanted. */
+  /** Whether to go on. */
   more(): Promise<boolean>;
 }
 
@@ -19,13 +19,13 @@ const STYLE = /\x1b\[[0-9;]*m/g;
 export class Screens {
   readonly #options: ScreensOptions;
   #used = 0;
-  #wanted = true;
+  #goes_on = true;
 
   constructor(options: ScreensOptions) {
     this.#options = options;
   }
 
-  /** Writes lines that are safe to show, as far as they are wanted; false once no more is. */
+  /** Writes lines that are safe to show, up to the first no; false from then on. */
   async write(text: string): Promise<boolean> {
     const { columns, rows, write, more } = this.#options;
     let shown: string[] = [];
@@ -33,19 +33,19 @@ export class Screens {
       if (shown.length > 0) write(shown.join("\n"));
       shown = [];
     };
-    for (const line of this.#wanted ? text.split("\n") : []) {
+    for (const line of this.#goes_on ? text.split("\n") : []) {
       const height = Math.max(1, Math.ceil(line.replace(STYLE, "").length / columns));
       // The last row is for the question.
       if (this.#used > 0 && this.#used + height >= rows) {
         flush();
-        this.#wanted = await more();
+        this.#goes_on = await more();
         this.#used = 0;
-        if (!this.#wanted) return false;
+        if (!this.#goes_on) return false;
       }
       shown.push(line);
       this.#used += height;
     }
     flush();
-    return this.#wanted;
+    return this.#goes_on;
   }
 }
