@@ -7,7 +7,7 @@ import { quoteName } from "../sqlite/image.ts";
 import type { JsonValue } from "../sqlite/diff_result.ts";
 import type { Pair } from "../sqlite/row_pairs.ts";
 import type { Value } from "../sqlite/row_values.ts";
-import { showValue } from "../sqlite/row_values.ts";
+import { sameValue, showValue } from "../sqlite/row_values.ts";
 import type { MergeConflict } from "./conflicts.ts";
 import type { TableMerge } from "./table_merge.ts";
 import { type ForeignKey, placeholder, type Target, whereOf } from "./target.ts";
@@ -73,15 +73,17 @@ async function* lostChildren(
   table: TableMerge,
   { key, pairs }: { key: ForeignKey; pairs: (table: TableMerge) => AsyncIterable<Pair> },
 ): AsyncGenerator<MergeConflict> {
-  const places = key.to.map((name) =>
-    table.plan.columns_before.findIndex((column) => column.toLowerCase() === name.toLowerCase())
-  );
+  const { columns_before, columns_after } = table.plan;
+  const placesIn = (columns: readonly string[]) =>
+    key.to.map((name) => columns.findIndex((column) => column.toLowerCase() === name.toLowerCase()));
+  const [places, now] = [placesIn(columns_before), placesIn(columns_after)];
   if (places.includes(-1)) return;
   const columns = key.to.map((_, i) => `k${i}`);
   let gone = 0;
-  for await (const { before } of pairs(table)) {
+  for await (const { before, after } of pairs(table)) {
     if (before === undefined) continue;
     const values = places.map((place): Value => before.values[place]!);
+    if (after !== undefined && values.every((value, i) => sameValue(value, after.values[now[i]!] ?? null))) continue;
     if (gone++ === 0) {
       // So that its columns have the affinities of the parent's.
       const shown = key.to.map((name, i) => `${quoteName(name)} AS k${i}`);

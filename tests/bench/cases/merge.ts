@@ -43,7 +43,7 @@ export const merge: BenchCase = {
           return ms;
         },
       };
-      if (by_hand) subjects["sqldiff and sqlite3"] = await patching(shop.file, join(place.dir, "by-hand"));
+      if (by_hand) subjects["sqldiff and sqlite3"] = await patching(shop.file, join(place.dir, `by-hand-${size_mb}`));
       const taken = await interleave(subjects, { samples: bench.pick(8, 3), budget_ms: 120_000 });
       for (const [subject, samples] of Object.entries(taken)) {
         bench.add(place, subject, "ms", samples, { size_mb, beside: "taskd merge" });
