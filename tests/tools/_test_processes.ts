@@ -48,6 +48,8 @@ export interface TestRunOptions {
 const COUNTED = ["passed", "failed", "ignored", "filtered out"] as const;
 /** The first line of an error is no longer than this; characters. */
 const SHORT_ERROR = 300;
+/** Lines of the errors of a process that is repeated. */
+const MAX_ERROR_LINES = 200;
 
 export class TestSum {
   #counts = new Map<string, number>();
@@ -159,6 +161,8 @@ async function repeatFailed(reports: ProcessReport[], max_flaky: number, options
   for (const first of broken) {
     const again = await (first.cut_off === undefined ? repeatTests(first, options) : repeatFiles(first, options));
     if (options.signal.aborted) return flaky;
+    // What passes now may be a hole that is seldom seen: its first line does not say which.
+    for (const line of first.errors.slice(0, MAX_ERROR_LINES)) options.print(`  | ${line}`);
     options.print(`repeated ${first.process.name}: ${again.sum.failed === 0 ? "ok" : "FAILED"}`);
     for (const { name, place, error } of first.failures) {
       const stays = again.failures.some((failure) => failure.name === name && failure.place === place);

@@ -76,6 +76,8 @@ Deno.test("a test that passes when it is repeated is reported as flaky, and a fe
     "flaky: loose met an error of no test: error: Error: loose",
   ], lines.join("\n"));
   assertEquals(passed, true, lines.join("\n"));
+  const whole = lines.filter((line) => line.startsWith("  | ")).join("\n");
+  assert(whole.includes("Error: once") && whole.includes("flaky_test.ts:"), lines.join("\n"));
   assert(/^ok \| 7 passed .*\| 0 failed /.test(lines.at(-1)!), lines.at(-1));
   assertEquals((await runModules(["good", "flaky"], 1)).passed, false, "two are more than one");
 });
