@@ -222,7 +222,9 @@ const tool_choice = tagged({
 }, { what: (tag) => `a choice of type "${tag}" is not known` });
 
 export const MESSAGES: Table = {
-  version: "2023-06-01",
+  // The newer one has no `temperature`, `top_k` and `top_p`, and the same answers and usage,
+  // https://platform.claude.com/docs/en/api/versioning.
+  versions: ["2023-06-01", "2026-10-21"],
   source: SDK,
   body: object(
     from(SDK, {

@@ -125,7 +125,7 @@ const request: FieldShapes = {
 };
 
 export const GENERATE: Table = {
-  version: "v1beta",
+  versions: ["v1beta"],
   source: SDK,
   body: proto(from(SDK, request)),
   max_output: (body) => {
@@ -137,7 +137,7 @@ export const GENERATE: Table = {
 };
 
 export const COUNT_TOKENS: Table = {
-  version: "v1beta",
+  versions: ["v1beta"],
   source: SDK,
   body: proto(from(SDK, { ...request, generateContentRequest: proto(request) })),
   max_output: () => 0,

@@ -56,10 +56,10 @@ export function checkBody(
   const object_body = asObject(body);
   if (!table || !object_body) throw new Refusal("bad_request", "body: it must be an object", "body");
   const { allowed, version } = options;
-  if (lane === "vendor_a" && version !== undefined && version !== table.version) {
+  if (lane === "vendor_a" && version !== undefined && !table.versions.includes(version)) {
     throw new Refusal(
       "bad_request",
-      `anthropic-version: requests are known in version ${table.version} only`,
+      `anthropic-version: requests are known in version ${table.versions.join(" and ")} only`,
       "anthropic-version",
     );
   }

@@ -160,7 +160,7 @@ function maxOutput({ max_tokens, max_completion_tokens, n }: JsonObject): number
 }
 
 export const CHAT: Table = {
-  version: "v1",
+  versions: ["v1"],
   source: SDK,
   body: object(from(SDK, fields(message({}, {})))),
   max_output: maxOutput,
@@ -190,7 +190,7 @@ const compat_message = message(
 );
 
 export const COMPAT_CHAT: Table = {
-  version: "v1",
+  versions: ["v1"],
   source: SDK,
   body: object(
     from(SDK, fields(compat_message, cached)),

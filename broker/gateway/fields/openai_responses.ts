@@ -178,7 +178,7 @@ const choice = tagged({
 }, { what: vendorTool });
 
 export const RESPONSES: Table = {
-  version: "v1",
+  versions: ["v1"],
   source: SDK,
   body: object(
     from(SDK, {

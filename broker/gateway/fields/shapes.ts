@@ -158,8 +158,8 @@ export const priced = (names: string): Shape => {
 
 /** What one route of a lane takes. */
 export interface Table {
-  /** The version of the vendor's interface that it was written for. */
-  readonly version: string;
+  /** The versions of the vendor's interface that it was written for. What a newer one has not, the vendor refuses. */
+  readonly versions: readonly string[];
   readonly source: Source;
   readonly body: ObjectShape;
   /** The most tokens that an answer may have, as the request bounds them; undefined where it does not. */

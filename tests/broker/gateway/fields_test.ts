@@ -209,7 +209,7 @@ Deno.test("types and bounds are held, and a version that is not known is refused
     assertEquals([error.code, error.field], ["bad_request", field]);
   }
   const body = GOOD_BODIES.vendor_a;
-  check("vendor_a", LANE_PATHS.vendor_a, body, [], "2023-06-01");
+  for (const version of ["2023-06-01", "2026-10-21"]) check("vendor_a", LANE_PATHS.vendor_a, body, [], version);
   const other = assertThrows(() => check("vendor_a", LANE_PATHS.vendor_a, body, [], "2027-01-01"), Refusal);
   assertEquals(other.field, "anthropic-version");
 });

@@ -35,12 +35,12 @@ function sections(): string[] {
   );
 }
 
-function section({ version, body }: Table): string {
+function section({ versions, body }: Table): string {
   const by_source = Map.groupBy(body.fields.keys(), (field) => body.sources.get(field) ?? "");
   const found: Found = { free: new Set(), features: new Set(), never: new Set() };
   collect(body, "", new Set(), found);
   return [
-    `Version \`${version}\`.`,
+    `Version ${versions.map(code).join(" and ")}.`,
     ...[...by_source].map(([source, fields]) => `- ${source}: ${fields.map(code).join(", ")}`),
     `- free JSON: ${[...found.free].map(code).join(", ")}`,
     `- only with its name in \`allow_vendor_tools\`: ${[...found.features].sort().map(code).join(", ")}`,
