@@ -152,9 +152,21 @@ export function applyDefinitions(
     for (const sql of [...again, ...made.map(({ source }) => source!)]) guarded(nameIn(sql), () => target.define(sql));
     for (const { name, sql } of written((text) => target.query(text)).values()) {
       if (!isExternal(sql) || CONTENTLESS.test(sql)) continue;
+      const content = contentTable(target, sql);
+      const is_current = content !== undefined && !isAffected(content) && !isIndexChanged(changes, name) &&
+        here.some((one) => is(one.name, name) && one.sql === sql);
+      if (is_current) continue;
       target.run(`INSERT INTO main.${quoteName(name)}(${quoteName(name)}) VALUES('rebuild')`);
     }
   };
+}
+
+/** The table whose rows a full-text index is of; undefined where that is a view, or not certain. */
+function contentTable(target: Target, sql: string): string | undefined {
+  const [found, ...more] = sql.matchAll(/\bcontent\s*=\s*['"`[]?([^'"`[\]\s,)]*)(['"`\]]?\s*[,)])?/gi);
+  if (found === undefined || more.length > 0 || found[2] === undefined) return undefined;
+  const tables = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name = ?";
+  return target.query(tables, [found[1]!])[0]?.[0] as string | undefined;
 }
 
 function nameIn(sql: string): string {

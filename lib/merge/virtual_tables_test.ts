@@ -1,6 +1,6 @@
 /**
  * Merges where virtual tables are: those with rows of their own are merged as tables, indexes over another table's rows are
- * made anew, and where an index without rows has changed the merge is refused, since nothing of it could be brought.
+ * made anew where those have changed, and where an index without rows has changed the merge is refused, since nothing of it could be brought.
  */
 
 import { assertEquals } from "@std/assert";
@@ -66,6 +66,22 @@ const CASES: Record<string, Case> = {
     ours: [GREEN],
     theirs: [BLUE],
     found: { red: [1], green: [5], blue: [2] },
+  },
+  "an index over a table that neither has changed": {
+    base: [
+      ...byTriggers("fts5(a, content=t, content_rowid='id')"),
+      "CREATE TABLE u (b)",
+      "INSERT INTO f (f) VALUES ('delete-all')",
+    ],
+    ours: [],
+    theirs: ["INSERT INTO u VALUES (1)"],
+    found: { red: [] },
+  },
+  "an index over a table that the source has made anew": {
+    base: [...byTriggers("fts5(a, content=[t], content_rowid='id')"), "INSERT INTO f (f) VALUES ('delete-all')"],
+    ours: [],
+    theirs: [REBUILD],
+    found: { red: [1] },
   },
   "an index over a view": {
     base: [
