@@ -265,14 +265,18 @@ export class BoundedServer<Via> {
     const connection = this.#connections.get(stream);
     if (connection === undefined) return;
     connection.request = incoming;
-    const closed = new Promise<void>((resolve) => outgoing.once("close", resolve));
+    // No race with the connection's own end: each one would be remembered, with its request, for as long as that is open.
+    const closed = Promise.withResolvers<void>();
+    outgoing.once("close", closed.resolve);
+    stream.once("close", closed.resolve);
     // What comes of a client that is gone is known by the end of its connection.
     outgoing.on("error", () => {});
     // From here on the answer's time counts, not the client's.
     if (!hasBody(incoming)) stream.bodyDone();
     incoming.once("end", () => stream.bodyDone());
     await this.#options.serve({ incoming, outgoing, stream, via: connection.via, ending: this.#ending.signal });
-    await Promise.race([closed, stream.ended]);
+    await closed.promise;
+    stream.off("close", closed.resolve);
   }
 
   async #tick(): Promise<void> {

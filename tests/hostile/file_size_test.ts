@@ -3,6 +3,7 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
 import { systemClock } from "../../lib/clock.ts";
 import { lstatIfPresent } from "../../lib/fs.ts";
 import { startDaemon } from "../cli/support/daemon.ts";
@@ -48,9 +49,13 @@ Deno.test("a command whose files may not grow names the limit", async () => {
   await using place = await makePlace();
   const from = `${place.base}/large.db`;
   await sqlite3Write(from, `CREATE TABLE t(v); ${LARGE.replace("3000", "40000")}`);
+  // The command waits for whoever writes the file, and so for its limit.
+  const writer = new DatabaseSync(from);
+  writer.exec("BEGIN EXCLUSIVE");
   const child = place.start("create", "shop", "--from", from, "--json");
   while (lstatIfPresent(place.store) === undefined) await systemClock.sleep(1);
   await limit(child.pid, LIMIT_BYTES);
+  writer.close();
   const { code, stdout } = await child.output();
   assertEquals(code, 1);
   const refused = JSON.parse(new TextDecoder().decode(stdout));

@@ -13,6 +13,9 @@ import { systemClock } from "../../../lib/clock.ts";
 import { writeProgram } from "../../support/programs.ts";
 import { BrokerBench } from "./bench.ts";
 
+/** How no other process sleeps. */
+const SLEEP = `sleep ${86_400 + Math.random()}`;
+
 /** A program that sleeps where its arguments match a pattern of the shell, and is the real one elsewhere. */
 class Sleeper implements AsyncDisposable {
   readonly path: string;
@@ -29,7 +32,7 @@ class Sleeper implements AsyncDisposable {
     // With a child of its own, as git has its helpers.
     await writeProgram(
       sleeper.path,
-      `#!/bin/sh\ncase " $* " in\n${pattern}) echo x >> ${sleeper.#log}; sleep 86399 & exec sleep 86399;;\nesac\n${real}\n`,
+      `#!/bin/sh\ncase " $* " in\n${pattern}) echo x >> ${sleeper.#log}; ${SLEEP} & exec ${SLEEP};;\nesac\n${real}\n`,
     );
     return sleeper;
   }
@@ -48,10 +51,14 @@ class Sleeper implements AsyncDisposable {
   }
 }
 
-/** Processes of this one that sleep, when none should. */
+/** Processes of this one that sleep, when none should. A process that was killed may be there for a moment. */
 async function sleepers(): Promise<string[]> {
-  const own = (await listProcesses()).filter(({ command_line }) => command_line === "sleep 86399");
-  return own.map(({ command_line }) => command_line);
+  let own: string[] = [];
+  for (const ends = Date.now() + 10_000; Date.now() < ends; await systemClock.sleep(5)) {
+    own = (await listProcesses()).flatMap(({ command_line }) => command_line === SLEEP ? [SLEEP] : []);
+    if (own.length === 0) break;
+  }
+  return own;
 }
 
 /** Calls of git by the stage that they hang in. */

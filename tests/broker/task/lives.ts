@@ -85,7 +85,7 @@ function anyMove(stage: Stage, random: SeededRandom): Move | undefined {
   const pushed = { branch: "agent/1", commit: "c0ffee" };
   const gate = { diff_sha256: SHA, second_look: ["binary"], timeout_ms: random.pick([0, 5_000]) };
   const cargo: Record<string, object> = {
-    awaiting_approval: { gate },
+    awaiting_approval: { gate, ...(stage === "pushing" ? { reason: "the base has moved" } : {}) },
     awaiting_ci: { pushed },
     pushing: isWaiting(stage)
       ? { reason: "another round" }
