@@ -25,30 +25,39 @@ export const systemClock: Clock = {
   sleep: (ms, signal) =>
     new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
-      const cancels = signal && cancelsOf(signal);
       const leave = wakeAt(performance.now() + ms, () => {
-        cancels?.delete(cancel);
+        awake?.();
         resolve();
       });
-      const cancel = () => {
+      const awake = signal && onAbort(signal, () => {
         leave();
-        reject(signal!.reason);
-      };
-      cancels?.add(cancel);
+        reject(signal.reason);
+      });
     }),
 };
 
-/** What an abort ends, by its signal: who sleeps again and again has one listener, and not one each time. */
-const cancels = new WeakMap<AbortSignal, Set<() => void>>();
+/** What an abort ends, by its signal: those who sleep by one have one listener together. */
+const cancels = new WeakMap<AbortSignal, { all: Set<() => void>; listener: () => void }>();
 
-function cancelsOf(signal: AbortSignal): Set<() => void> {
+/**
+ * Calls `cancel` at an abort, unless the returned function is called before. A signal by which nobody sleeps has no
+ * listener: as long as it has one, the signals that it follows hold it.
+ */
+function onAbort(signal: AbortSignal, cancel: () => void): () => void {
   let found = cancels.get(signal);
   if (found === undefined) {
-    const all = found = new Set();
-    cancels.set(signal, all);
-    signal.addEventListener("abort", () => all.forEach((cancel) => cancel()), { once: true });
+    const all = new Set<() => void>();
+    found = { all, listener: () => all.forEach((each) => each()) };
+    cancels.set(signal, found);
+    signal.addEventListener("abort", found.listener, { once: true });
   }
-  return found;
+  const { all, listener } = found;
+  all.add(cancel);
+  return () => {
+    if (!all.delete(cancel) || all.size > 0) return;
+    cancels.delete(signal);
+    signal.removeEventListener("abort", listener);
+  };
 }
 
 /** Sleepers by the millisecond they wait for: hundreds of sessions wait for the same moments and share a timer. */

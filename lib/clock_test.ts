@@ -1,5 +1,6 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import process from "node:process";
+import { countHeld } from "../tests/support/garbage.ts";
 import { systemClock } from "./clock.ts";
 
 Deno.test("of those who sleep until the same moment one that is woken leaves the others asleep", async () => {
@@ -45,4 +46,19 @@ Deno.test("a sleep that is over before it begins causes no warning", async () =>
   await systemClock.sleep(1);
   process.off("warning", listen);
   assertEquals(warned, []);
+});
+
+Deno.test("a signal is not held by those that it follows once a sleep by it is over", async () => {
+  const long = new AbortController();
+  const signals: WeakRef<AbortSignal>[] = [];
+  for (let i = 0; i < 20; i++) {
+    const signal = AbortSignal.any([long.signal, new AbortController().signal]);
+    signals.push(new WeakRef(signal));
+    await systemClock.sleep(0, signal);
+  }
+  const held = await countHeld(signals);
+  assert(held <= 1, `${held} of ${signals.length} signals are held`);
+  const sleeping = systemClock.sleep(1_000_000, AbortSignal.any([long.signal]));
+  long.abort(new Error("over"));
+  await assertRejects(() => sleeping, Error, "over");
 });

@@ -4,13 +4,9 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
-import { nextTurn, systemClock } from "../clock.ts";
+import { countHeld } from "../../tests/support/garbage.ts";
+import { systemClock } from "../clock.ts";
 import { BoundedServer } from "./server.ts";
-
-setFlagsFromString("--expose-gc");
-const collectGarbage: () => void = runInNewContext("gc");
 
 const REQUESTS = 50;
 /** What is still on its way, in a task of node:http or of this test. */
@@ -35,9 +31,7 @@ Deno.test("a connection that stays open holds no request that was answered", asy
     const answer = await fetch(`http://127.0.0.1:${port}/`, { client, method: "POST", body: "x".repeat(1_000) });
     assertEquals(await answer.text(), "served");
   }
-  for (let i = 0; i < 10; i++) await nextTurn();
-  collectGarbage();
-  const held = requests.filter((request) => request.deref() !== undefined).length;
+  const held = await countHeld(requests);
   assertEquals([requests.length, connections.size, server.connections], [REQUESTS, 1, 1]);
   assert(held <= LAST_ONES, `${held} of ${REQUESTS} requests are held`);
   await server.close(0);
