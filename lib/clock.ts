@@ -40,7 +40,7 @@ export const systemClock: Clock = {
 const cancels = new WeakMap<AbortSignal, { all: Set<() => void>; listener: () => void }>();
 
 /**
- * Calls `cancel` at an abort, unless the returned function is called before. A signal by which nobody sleeps has no
+ * Calls `cancel` at an abort, unless the returned function is called before. A signal by which none sleeps has no
  * listener: as long as it has one, the signals that it follows hold it.
  */
 function onAbort(signal: AbortSignal, cancel: () => void): () => void {

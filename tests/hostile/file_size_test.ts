@@ -49,7 +49,7 @@ Deno.test("a command whose files may not grow names the limit", async () => {
   await using place = await makePlace();
   const from = `${place.base}/large.db`;
   await sqlite3Write(from, `CREATE TABLE t(v); ${LARGE.replace("3000", "40000")}`);
-  // The command waits for whoever writes the file, and so for its limit.
+  // The command waits for the writer of the file, and so for its limit.
   const writer = new DatabaseSync(from);
   writer.exec("BEGIN EXCLUSIVE");
   const child = place.start("create", "shop", "--from", from, "--json");
