@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import process from "node:process";
-import { countHeld } from "../tests/support/garbage.ts";
+import { countHeld } from "../tests/support/held_objects.ts";
 import { systemClock } from "./clock.ts";
 
 Deno.test("of those who sleep until the same moment one that is woken leaves the others asleep", async () => {

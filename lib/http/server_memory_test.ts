@@ -4,7 +4,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { countHeld } from "../../tests/support/garbage.ts";
+import { countHeld } from "../../tests/support/held_objects.ts";
 import { systemClock } from "../clock.ts";
 import { BoundedServer } from "./server.ts";
 
