@@ -28,14 +28,15 @@ import { Gateway, type GatewayOptions, MAX_GATEWAY_CONNECTIONS } from "./gateway
 import { parsePriceFile, PriceBook } from "./gateway/prices.ts";
 import { readGitSettings } from "./git/operator_settings.ts";
 import { HOST_VARIABLES, TOKEN_VARIABLES } from "./git/credentials.ts";
-import { Git } from "./git/git.ts";
+import type { Git } from "./git/git.ts";
+import { openGit } from "./git/open_git.ts";
 import { Gh } from "./git/gh.ts";
 import { Mirrors } from "./git/mirrors.ts";
 import { serveHttp } from "./http/serve.ts";
 import { createLog, type Log } from "../lib/log.ts";
 import { DesktopNotifier, notifyPrograms } from "./engine/notify.ts";
 import { DurableQueue } from "./engine/queue/queue.ts";
-import { isFile, PROGRAM_PATHS } from "./sandbox/host_programs.ts";
+import { askProgram, isFile, PROGRAM_PATHS } from "./sandbox/host_programs.ts";
 import { endProcesses } from "./sandbox/processes.ts";
 import { parentOf } from "../lib/real_path.ts";
 import { EMPTY_VIEW, type ReadHostView } from "./sandbox/bubblewrap/host_view.ts";
@@ -217,7 +218,10 @@ async function openHost(options: OpenOptions): Promise<Host> {
   const prices = await openPrices(home, resolved, clock);
   const empty_dir = await emptyDirectory(`${taskdHome(home)}/empty`);
   const programs = { ...PROGRAM_PATHS, ...options.programs };
-  const git = new Git({ home: empty_dir, clock, places: programs.git, run_hooks_of: settings.run_hooks_of });
+  const git = await openGit(
+    { home: empty_dir, clock, places: programs.git, run_hooks_of: settings.run_hooks_of },
+    { ask: askProgram({ env, clock }), bwraps: programs.bubblewrap },
+  );
   await git.version();
   const gh_path = programs.gh.find(isFile);
   if (settings.ci.watch && gh_path === undefined) {

@@ -45,7 +45,7 @@ export async function baseStanding(git: Git, options: BaseStandingOptions): Prom
     await removeTree(look);
     await Deno.mkdir(look, { mode: 0o700 });
     const { attempted, deadline_ms, signal } = remote;
-    const run = { attempted, deadline_ms, signal, repository: { git_dir: look } };
+    const run = { attempted, deadline_ms, signal, repository: { git_dir: look, borrows: `${git_dir}/objects` } };
     await git.run(["init", "--quiet", "--bare", "--template="], run);
     const text = new TextEncoder();
     await writeFileAtomic(`${look}/objects/info/alternates`, text.encode(`${git_dir}/objects\n`), 0o600);

@@ -5,15 +5,17 @@
  * program: the environment is built here, no configuration file but the git directory's own is read, hooks, monitors,
  * filters, external diffs, signing, pagers and prompts are off, and no transport is open unless a call names it. A call
  * of a remote gets what the operator has set for that: see `operator_settings.ts`. The system holds every call to limits
- * of memory, processor time and written bytes.
+ * of memory, processor time and written bytes; where there is a wall, calls that need nothing of the host are behind it.
  */
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { lstatIfPresent } from "../../lib/fs.ts";
 import { sanitizeText } from "../../lib/text/sanitize.ts";
 import type { GitCredentials } from "./credentials.ts";
 import { hideSecrets } from "../../lib/text/secrets.ts";
 import { gitError } from "./git_failure.ts";
+import { behindWall, LEADS_ELSEWHERE } from "./git_wall.ts";
 import { servedArguments } from "./local_repository.ts";
 import { type ProcessLimits, type ProcessResult, runProcess } from "../../lib/process.ts";
 import { redactUserinfo, type RepoUrl } from "./repo_url.ts";
@@ -30,8 +32,10 @@ export interface GitRepository {
   git_dir: string;
   /** Absolute path of untrusted files; without it the repository is bare to the command. */
   work_tree?: string;
-  /** Index file; by default the git directory's own. */
+  /** Index file, in the git directory; by default its own. */
   index_file?: string;
+  /** The folder of objects that its alternates name. The file itself is not believed: git has written beside it. */
+  borrows?: string;
 }
 
 export interface GitRunOptions {
@@ -53,6 +57,10 @@ export interface GitRunOptions {
   remote?: RepoUrl;
   /** Looks for the repository from where the command goes by `-C`, as git does by itself. */
   searches?: boolean;
+  /** Reads what the repository leads to on this machine, and so is not behind the wall. */
+  reads_host?: boolean;
+  /** Writes the work tree. */
+  checks_out?: boolean;
   /** In the place of what {@linkcode LIMITS} has. */
   limits?: Partial<ProcessLimits>;
   /** The operator's credentials, for this command alone: clone and push. */
@@ -71,6 +79,8 @@ export interface GitOptions {
   clock?: Clock;
   /** Absolute paths of repositories of this machine whose own hooks and settings may run programs, by the operator's word. */
   run_hooks_of?: readonly string[];
+  /** The program that holds git, as `findGitWall` finds it; without one there is no wall. */
+  wall?: string | undefined;
 }
 
 /**
@@ -141,6 +151,7 @@ export class Git {
   readonly home: string;
   readonly clock: Clock;
   readonly #run_hooks_of: readonly string[];
+  readonly #wall: string | undefined;
   #version: Promise<string> | undefined;
 
   /** @throws {TaskdError} `not_found` when there is no git. */
@@ -149,6 +160,7 @@ export class Git {
     this.home = options.home;
     this.clock = options.clock ?? systemClock;
     this.#run_hooks_of = options.run_hooks_of ?? [];
+    this.#wall = options.wall;
   }
 
   /** @throws {TaskdError} `git_failed` when it is too old to be run safely. */
@@ -205,8 +217,9 @@ export class Git {
       durable: DURABLE,
       run_hooks_of: this.#run_hooks_of,
     });
-    const result = await runProcess(this.path, {
-      args: [...config.flatMap((setting) => ["-c", setting]), ...called],
+    const { program, args: all } = this.#placed([...config.flatMap((setting) => ["-c", setting]), ...called], options);
+    const result = await runProcess(program, {
+      args: all,
       limits: { ...LIMITS, ...options.limits },
       env: {
         // Credential helpers are looked for here, too.
@@ -243,6 +256,23 @@ export class Git {
       stderr: result.code > 128 ? `${stderr}\nfatal: git died of signal ${result.code - 128}` : stderr,
     };
   }
+
+  /** Behind the wall, or on the host. */
+  #placed(args: readonly string[], options: GitRunOptions): { program: string; args: readonly string[] } {
+    const { repository, remote, reads_host = false, checks_out = false } = options;
+    const needs_host = repository === undefined || remote !== undefined || reads_host;
+    if (this.#wall === undefined || needs_host) {
+      if (repository !== undefined && !reads_host) requireOwnSettings(repository, options.attempted);
+      return { program: this.path, args };
+    }
+    return behindWall(this.#wall, [this.path, args], { repository, home: this.home, checks_out });
+  }
+}
+
+/** What git has become behind the wall does not choose what it obeys on the host. */
+function requireOwnSettings({ git_dir }: GitRepository, attempted: string): void {
+  const path = `${git_dir}/${LEADS_ELSEWHERE}`;
+  if (lstatIfPresent(path) !== undefined) throw new TaskdError("corrupt", `${attempted}: ${path} is not the broker's`);
 }
 
 function repositoryEnv(repository: GitRepository | undefined): Record<string, string> {

@@ -49,7 +49,12 @@ interface GitCaller {
   readonly path: string;
   tryRun(
     args: readonly string[],
-    options: LookOptions & { env?: Record<string, string>; searches?: boolean; repository?: { git_dir: string } },
+    options: LookOptions & {
+      env?: Record<string, string>;
+      searches?: boolean;
+      reads_host?: boolean;
+      repository?: { git_dir: string };
+    },
   ): Promise<ProcessResult>;
 }
 
@@ -106,7 +111,7 @@ async function findRepository(git: GitCaller, { clone_url, canonical }: RepoUrl,
 async function refuseNamedHooks(git: GitCaller, git_dir: string, run: LookOptions): Promise<void> {
   const { code, stdout, stderr } = await git.tryRun(
     ["config", "--includes", "-z", "--name-only", "--get-regexp", NAMED_HOOKS],
-    { ...run, repository: { git_dir } },
+    { ...run, repository: { git_dir }, reads_host: true },
   );
   // One says that there are none.
   if (code === 1 && stderr === "") return;

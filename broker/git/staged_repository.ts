@@ -98,6 +98,7 @@ async function fill(
   await git.run(["init", "--quiet", "--bare", "--template="], run);
   await writeAttributes(git_dir, ATTRIBUTES);
   const text_dir = textRepository(git_dir).git_dir;
+  await Deno.mkdir(text_dir, { mode: 0o700 });
   await git.run(["init", "--quiet", "--bare", "--template="], { ...run, repository: { git_dir: text_dir } });
   await writeAttributes(text_dir, TEXT_ATTRIBUTES);
   const alternates = new TextEncoder().encode(`${git_dir}/objects\n`);
@@ -108,13 +109,17 @@ async function fill(
   await requireTreeSize(git, base_commit, run);
   await git.run(["read-tree", base_commit], run);
   const tree = { git_dir, work_tree };
-  await git.run(["checkout-index", "--all", "--index", "--quiet"], { ...run, repository: tree });
+  await git.run(["checkout-index", "--all", "--index", "--quiet"], {
+    ...run,
+    repository: tree,
+    checks_out: true,
+  });
   return { git_dir, work_tree, base_commit, ...base_branch === undefined ? {} : { base_branch } };
 }
 
 /** A second view of a staged repository's objects, in which every file is text: for counting lines. */
 export function textRepository(git_dir: string): GitRepository {
-  return { git_dir: `${git_dir}/text` };
+  return { git_dir: `${git_dir}/text`, borrows: `${git_dir}/objects` };
 }
 
 /** Has every comparison in a staged repository take these files for binary. */

@@ -5,6 +5,7 @@ import { freeBytes } from "../../lib/fs.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
+import { findGitWall } from "../../broker/git/open_git.ts";
 import { INSTALL_GIT, parseGitVersion } from "../../broker/git/min_version.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 
@@ -23,7 +24,12 @@ export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise
   const found = parseGitVersion(stdout);
   if (found === undefined) return fail("git", `${path} does not report its version`, INSTALL_GIT);
   const { version, is_new } = found;
-  return is_new ? ok("git", `${version} at ${path}`) : fail("git", `${version} at ${path} is too old`, INSTALL_GIT);
+  if (!is_new) return fail("git", `${version} at ${path} is too old`, INSTALL_GIT);
+  const wall = await findGitWall(path, { ask, bwraps: places.bubblewrap });
+  const behind = wall === undefined
+    ? "on the host: no bubblewrap that works is here"
+    : `behind ${wall} where it calls no remote`;
+  return ok("git", `${version} at ${path}, ${behind}`);
 }
 
 /** The code host's program. Without it, tasks are pushed and no pull request is opened. */

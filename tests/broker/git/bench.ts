@@ -8,8 +8,10 @@ import { Git } from "../../../broker/git/git.ts";
 import { type MirrorOptions, Mirrors } from "../../../broker/git/mirrors.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { type StagedRepository, stageRepository } from "../../../broker/git/staged_repository.ts";
+import { PROGRAM_PATHS } from "../../../broker/sandbox/host_programs.ts";
 import { endProcesses } from "../../../broker/sandbox/processes.ts";
 import { systemClock } from "../../../lib/clock.ts";
+import { lstatIfPresent } from "../../../lib/fs.ts";
 
 /** Bytes or text by path; a path that ends in `@` becomes a link to the text. */
 export type Files = Record<string, string | Uint8Array>;
@@ -57,6 +59,9 @@ export interface GitBenchOptions {
   prepare?: (work: string) => Promise<unknown>;
 }
 
+/** What holds git where it is installed. */
+export const WALL = PROGRAM_PATHS.bubblewrap.find((path) => lstatIfPresent(path) !== undefined);
+
 /** A bare repository with one commit on main, and room for tasks. */
 export class GitBench implements AsyncDisposable {
   readonly root: string;
@@ -70,7 +75,7 @@ export class GitBench implements AsyncDisposable {
   private constructor(root: string) {
     this.root = root;
     this.origin = join(root, "acme", "app.git");
-    this.git = new Git({ home: join(root, "home") });
+    this.git = new Git({ home: join(root, "home"), wall: WALL });
   }
 
   /** Makes one. */

@@ -1,0 +1,66 @@
+/**
+ * The wall around git, where bubblewrap works: what a call sees is the system's programs and the folders that it is for.
+ *
+ * What it guarantees of a call behind it, whatever the objects that git reads make of git: no network, no other process,
+ * no home and no key, no other task's folder; it writes the call's git directory alone, without its settings, and the
+ * work tree where it is to check one out. A call of a remote is not behind it: it needs the network, and the operator's keys and helpers.
+ */
+
+import { SYSTEM_FOLDERS } from "../sandbox/bubblewrap/system_view.ts";
+import type { GitRepository } from "./git.ts";
+
+/** Room for what git writes beside its repository. */
+const TMP_BYTES = 64 << 20;
+
+/** Of a git directory, what no call changes: what git obeys on the host, and packs that a mirror has too. */
+const KEPT = ["config", "objects/pack"] as const;
+
+/** What a call is for. */
+export interface WalledCall {
+  repository?: GitRepository;
+  /** Git's HOME and working directory. */
+  home: string;
+  /** Whether it writes the work tree. */
+  checks_out: boolean;
+  /** The user that it runs as; this process's own by default. */
+  uid?: number | null;
+}
+
+/** A program behind the wall; it gets its environment and its streams as they are. */
+export function behindWall(
+  bwrap: string,
+  [program, args]: readonly [program: string, args: readonly string[]],
+  { repository, home, checks_out, uid = Deno.uid() }: WalledCall,
+): { program: string; args: string[] } {
+  const bind = (kind: "--bind" | "--ro-bind" | "--ro-bind-try", path: string) => [kind, path, path];
+  const { git_dir, work_tree, borrows } = repository ?? {};
+  return {
+    program: bwrap,
+    args: [
+      ...namespaces(uid),
+      "--die-with-parent",
+      ...SYSTEM_FOLDERS.flatMap((path) => ["--ro-bind-try", path, path]),
+      ...["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"],
+      ...["--dev", "/dev", "--size", String(TMP_BYTES), "--tmpfs", "/tmp"],
+      ...bind("--ro-bind", home),
+      ...work_tree === undefined ? [] : bind(checks_out ? "--bind" : "--ro-bind", work_tree),
+      ...git_dir === undefined ? [] : bind("--bind", git_dir),
+      ...git_dir === undefined ? [] : KEPT.flatMap((name) => bind("--ro-bind-try", `${git_dir}/${name}`)),
+      ...borrows === undefined ? [] : bind("--ro-bind", borrows),
+      ...["--chdir", home, "--remount-ro", "/", "--", program, ...args],
+    ],
+  };
+}
+
+/**
+ * Root keeps the host's users, since files of a task belong to others, and of all it may do only to read and write them;
+ * who is not root needs a namespace to be let do any of this.
+ */
+function namespaces(uid: number | null): string[] {
+  const root = ["--cap-drop", "ALL", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_FOWNER"];
+  const own = uid === 0 ? root : ["--unshare-user", "--disable-userns", "--cap-drop", "ALL"];
+  return [...own, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"];
+}
+
+/** What of a git directory would lead calls on the host to other settings. None of the broker's has it. */
+export const LEADS_ELSEWHERE = "commondir";

@@ -1,0 +1,41 @@
+/**
+ * Git with the wall that can be had on this machine.
+ */
+
+import { TaskdError } from "../../lib/errors.ts";
+import { type AskProgram, isFile } from "../sandbox/host_programs.ts";
+import { Git, type GitOptions } from "./git.ts";
+import { behindWall } from "./git_wall.ts";
+
+/** A system folder: where the wall is tried out, there need be none of the broker's own. */
+const TRY_HOME = "/usr";
+
+/** How programs are asked, and where bwrap may be. */
+export interface WallSources {
+  ask: AskProgram;
+  /** Absolute paths. */
+  bwraps: readonly string[];
+}
+
+/** @throws {TaskdError} `not_found` when there is no git. */
+export async function openGit(options: Omit<GitOptions, "wall">, sources: WallSources): Promise<Git> {
+  const { path } = new Git(options);
+  return new Git({ ...options, wall: await findGitWall(path, sources) });
+}
+
+/**
+ * The bwrap that can hold git; undefined where there is none, or git is none of the system's programs. One that cannot do
+ * all that it is asked for ends, and git is not started.
+ */
+export async function findGitWall(git_path: string, { ask, bwraps }: WallSources): Promise<string | undefined> {
+  if (Deno.build.os !== "linux" || !git_path.startsWith("/usr/")) return undefined;
+  for (const bwrap of bwraps.filter(isFile)) {
+    const { program, args } = behindWall(bwrap, [git_path, ["--version"]], { home: TRY_HOME, checks_out: false });
+    try {
+      if ((await ask(program, args)).code === 0) return bwrap;
+    } catch (error) {
+      if (!(error instanceof TaskdError)) throw error;
+    }
+  }
+  return undefined;
+}
