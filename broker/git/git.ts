@@ -15,28 +15,19 @@ import { sanitizeText } from "../../lib/text/sanitize.ts";
 import type { GitCredentials } from "./credentials.ts";
 import { hideSecrets } from "../../lib/text/secrets.ts";
 import { gitError } from "./git_failure.ts";
+import type { GitRepository } from "./git_repository.ts";
 import { behindWall, LEADS_ELSEWHERE } from "./git_wall.ts";
 import { servedArguments } from "./local_repository.ts";
 import { type ProcessLimits, type ProcessResult, runProcess } from "../../lib/process.ts";
 import { redactUserinfo, type RepoUrl } from "./repo_url.ts";
 import { INSTALL_GIT, parseGitVersion } from "./min_version.ts";
 
+export type { GitRepository };
+
 /** Where git may be, most usual place first. Absolute: a PATH may lead into a work tree. */
 export const GIT_PATHS: readonly string[] = ["/usr/bin/git", "/usr/local/bin/git", "/opt/homebrew/bin/git"];
 /** Where git looks for ssh and for credential helpers. */
 export const SEARCHED = "/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin";
-
-/** A git directory, and what a command works on beside it. */
-export interface GitRepository {
-  /** Absolute; never below a directory that a sandbox sees. */
-  git_dir: string;
-  /** Absolute path of untrusted files; without it the repository is bare to the command. */
-  work_tree?: string;
-  /** Index file, in the git directory; by default its own. */
-  index_file?: string;
-  /** The folder of objects that its alternates name. The file itself is not believed: git has written beside it. */
-  borrows?: string;
-}
 
 export interface GitRunOptions {
   repository?: GitRepository;

@@ -3,12 +3,15 @@
  *
  * What it guarantees of a call behind it, whatever the objects that git reads make of git: no network, no other process,
  * no home and no key, no other task's folder; it writes the call's git directory alone, without its settings, and the
- * work tree where it is to check one out. A call of a remote is not behind it: it needs the network, and the operator's keys and helpers.
+ * work tree where it is to check one out. A call of a remote is not behind it: it needs the network, and the operator's
+ * keys and helpers.
  */
 
-import { SYSTEM_FOLDERS } from "../sandbox/bubblewrap/system_view.ts";
-import type { GitRepository } from "./git.ts";
+import { words } from "../../lib/text/words.ts";
+import type { GitRepository } from "./git_repository.ts";
 
+/** Git's own programs and libraries; where some are links to others, they are bound where the links lead. */
+const SEEN = words("/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc/ld.so.cache");
 /** Room for what git writes beside its repository. */
 const TMP_BYTES = 64 << 20;
 
@@ -39,8 +42,7 @@ export function behindWall(
     args: [
       ...namespaces(uid),
       "--die-with-parent",
-      ...SYSTEM_FOLDERS.flatMap((path) => ["--ro-bind-try", path, path]),
-      ...["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"],
+      ...SEEN.flatMap((path) => bind("--ro-bind-try", path)),
       ...["--dev", "/dev", "--size", String(TMP_BYTES), "--tmpfs", "/tmp"],
       ...bind("--ro-bind", home),
       ...work_tree === undefined ? [] : bind(checks_out ? "--bind" : "--ro-bind", work_tree),

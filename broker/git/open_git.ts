@@ -3,7 +3,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { type AskProgram, isFile } from "../sandbox/host_programs.ts";
+import { lstatIfPresent } from "../../lib/fs.ts";
 import { Git, type GitOptions } from "./git.ts";
 import { behindWall } from "./git_wall.ts";
 
@@ -12,7 +12,7 @@ const TRY_HOME = "/usr";
 
 /** How programs are asked, and where bwrap may be. */
 export interface WallSources {
-  ask: AskProgram;
+  ask: (path: string, args: readonly string[]) => Promise<{ code: number }>;
   /** Absolute paths. */
   bwraps: readonly string[];
 }
@@ -29,7 +29,7 @@ export async function openGit(options: Omit<GitOptions, "wall">, sources: WallSo
  */
 export async function findGitWall(git_path: string, { ask, bwraps }: WallSources): Promise<string | undefined> {
   if (Deno.build.os !== "linux" || !git_path.startsWith("/usr/")) return undefined;
-  for (const bwrap of bwraps.filter(isFile)) {
+  for (const bwrap of bwraps.filter((path) => lstatIfPresent(path) !== undefined)) {
     const { program, args } = behindWall(bwrap, [git_path, ["--version"]], { home: TRY_HOME, checks_out: false });
     try {
       if ((await ask(program, args)).code === 0) return bwrap;

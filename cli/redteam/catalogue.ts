@@ -4,6 +4,7 @@ import { BUBBLEWRAP_PROMISES } from "./bubblewrap_sandboxes.ts";
 import { CONTAINER_PROMISES } from "./container_sandboxes.ts";
 import { EMBEDDED_PROMISES } from "./embedded_sandbox.ts";
 import { FILE_PROMISES } from "./file_modes.ts";
+import { GIT_WALL_PROMISE } from "./git_wall.ts";
 import { GIT_PROMISES } from "./git_work_tree.ts";
 import { NETWORK_PROMISES } from "./own_addresses.ts";
 import type { SecurityPromise } from "./security_promise.ts";
@@ -11,6 +12,7 @@ import type { SecurityPromise } from "./security_promise.ts";
 export const PROMISES: readonly SecurityPromise[] = [
   ...NETWORK_PROMISES,
   ...GIT_PROMISES,
+  GIT_WALL_PROMISE,
   ...EMBEDDED_PROMISES,
   ...CONTAINER_PROMISES,
   ...BUBBLEWRAP_PROMISES,

@@ -11,6 +11,7 @@ import { fileError } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { Dialer, type DialerOptions } from "../../broker/egress/dialer.ts";
 import { collectFacts } from "../../broker/git/diff_facts.ts";
+import { behindWall } from "../../broker/git/git_wall.ts";
 import { DenoRuntime, type DenoRuntimeOptions } from "../../broker/sandbox/deno_runtime.ts";
 import type { PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import type { SandboxRuntime } from "../../broker/sandbox/runtime.ts";
@@ -24,6 +25,7 @@ const END_MS = 60_000;
 /** Parts of the installation that are attacked. */
 export interface Surfaces {
   collectFacts: typeof collectFacts;
+  behindWall: typeof behindWall;
   readKeys: typeof readKeys;
   dialer(options: DialerOptions): Pick<Dialer, "addresses">;
   embedded(options: DenoRuntimeOptions): Pick<SandboxRuntime, "start">;
@@ -31,6 +33,7 @@ export interface Surfaces {
 
 const INSTALLED_SURFACES: Surfaces = {
   collectFacts,
+  behindWall,
   readKeys,
   dialer: (options) => new Dialer(options),
   embedded: (options) => new DenoRuntime(options),

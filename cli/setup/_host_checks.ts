@@ -26,9 +26,7 @@ export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise
   const { version, is_new } = found;
   if (!is_new) return fail("git", `${version} at ${path} is too old`, INSTALL_GIT);
   const wall = await findGitWall(path, { ask, bwraps: places.bubblewrap });
-  const behind = wall === undefined
-    ? "on the host: no bubblewrap that works is here"
-    : `behind ${wall} where it calls no remote`;
+  const behind = wall === undefined ? "on the host, behind no wall" : `behind ${wall} where it calls no remote`;
   return ok("git", `${version} at ${path}, ${behind}`);
 }
 

@@ -118,7 +118,7 @@ Deno.test("on a healthy host no check fails and none shows a secret", () =>
       remedy: "Run taskd start",
     }]);
     assertEquals(["git", "gh"].flatMap((name) => named(checks, name)).map(({ detail }) => detail), [
-      `2.39.5 at ${host.home}/bin/git`,
+      `2.39.5 at ${host.home}/bin/git, on the host, behind no wall`,
       `${host.home}/bin/gh, logged in to code.example.com`,
     ]);
     const names = new Set(checks.map(({ name }) => name));

@@ -11,31 +11,13 @@ import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { findGitWall } from "../../../broker/git/open_git.ts";
 import { askProgram } from "../../../broker/sandbox/host_programs.ts";
 import { listProcesses } from "../../../broker/sandbox/processes.ts";
+import { ALLOWED, attackScript, TAKEN_OVER } from "../../../cli/redteam/git_wall.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { runProcess } from "../../../lib/process.ts";
 import { GitBench, WALL } from "./bench.ts";
 
 const on_linux = Deno.build.os === "linux";
-
-/** What a program that has taken over git would try, and what it prints of each that it can do. */
-const ATTACKS: Readonly<Record<string, string>> = {
-  "read another task": "cat $OTHER/HEAD",
-  "write another task": "echo x >> $OTHER/HEAD",
-  "read a home": "ls -A /root /home | grep -q .",
-  "read a password file": "cat /etc/shadow",
-  "read the host's name": "cat /etc/hostname",
-  "see another process": "kill -0 $HOST_PID",
-  "reach the network": "exec 3<>/dev/tcp/127.0.0.1/$PORT",
-  "write a program": "touch /usr/bin/own-$HOST_PID && rm /usr/bin/own-$HOST_PID",
-  "write git's home": "touch $HOME/.gitconfig && rm $HOME/.gitconfig",
-  "make a device": "mknod /tmp/disk-$HOST_PID b 7 0 && rm /tmp/disk-$HOST_PID",
-  "write the repository's settings": "echo '' >> $OWN/config",
-  "exchange the repository's settings": "mv $OWN/config $OWN/old && mv $OWN/old $OWN/config",
-  "write a pack": "touch $OWN/objects/pack/own && rm $OWN/objects/pack/own",
-  "write the work tree": "touch $WORK/own && rm $WORK/own",
-  "write the repository": "touch $OWN/own && rm $OWN/own",
-};
 
 function run(signal: AbortSignal | undefined, program: string, args: readonly string[], env: Record<string, string>) {
   return runProcess(program, {
@@ -50,14 +32,12 @@ function run(signal: AbortSignal | undefined, program: string, args: readonly st
   });
 }
 
-/** What of the attacks succeeds. */
+/** What of all that git would try succeeds. */
 async function attack(
   call: (program: string, args: string[]) => { program: string; args: readonly string[] },
   env: Record<string, string>,
 ) {
-  const script = Object.entries(ATTACKS)
-    .map(([name, command]) => `if (${command}) >/dev/null 2>&1; then echo "${name}"; fi`);
-  const { program, args } = call("/bin/bash", ["-c", script.join("\n")]);
+  const { program, args } = call("/bin/bash", ["-c", attackScript({ ...TAKEN_OVER, ...ALLOWED })]);
   const { stdout } = await run(undefined, program, args, env);
   return new TextDecoder().decode(stdout).split("\n").filter((line) => line !== "");
 }
@@ -81,9 +61,9 @@ Deno.test({
     const call: WalledCall = { repository: { git_dir, work_tree }, home, checks_out: false };
     const behind = (more: Partial<WalledCall>) => (program: string, args: string[]) =>
       behindWall(WALL!, [program, args], { ...call, ...more });
-    assertEquals(await attack((program, args) => ({ program, args }), env), Object.keys(ATTACKS));
-    assertEquals(await attack(behind({}), env), ["write the repository"]);
-    assertEquals(await attack(behind({ checks_out: true }), env), ["write the work tree", "write the repository"]);
+    assertEquals(await attack((program, args) => ({ program, args }), env), Object.keys({ ...TAKEN_OVER, ...ALLOWED }));
+    assertEquals(await attack(behind({}), env), Object.keys(ALLOWED));
+    assertEquals(await attack(behind({ checks_out: true }), env), ["write the work tree", ...Object.keys(ALLOWED)]);
     assertEquals(await attack(behind({ repository: { git_dir } }), env), ["write the repository"]);
     // Who is not root.
     const uid = 65_534;
@@ -97,7 +77,7 @@ Deno.test({
       const walled = behind({ uid, checks_out: true })(program, args);
       return as(walled.program, walled.args);
     };
-    assertEquals(await attack(as_user, env), ["write the work tree", "write the repository"]);
+    assertEquals(await attack(as_user, env), ["write the work tree", ...Object.keys(ALLOWED)]);
   },
 });
 

@@ -2,10 +2,19 @@ import { assertEquals } from "@std/assert";
 import type { DiffFacts } from "../../../broker/git/diff_facts.ts";
 import { PROGRAM_PATHS } from "../../../broker/sandbox/host_programs.ts";
 import type { Surfaces } from "../../../cli/redteam/context.ts";
+import { TAKEN_OVER } from "../../../cli/redteam/git_wall.ts";
 import { GIT_PROMISES } from "../../../cli/redteam/git_work_tree.ts";
 import { tryThem } from "./_context.ts";
 import { allReported, unheld } from "./verdicts.ts";
 import { longTest } from "../../support/long.ts";
+
+Deno.test("the wall around git holds, and without it the same attacks are holes", async () => {
+  if (Deno.build.os !== "linux") return;
+  assertEquals(unheld(await tryThem(["git.wall"])), []);
+  const behindWall: Surfaces["behindWall"] = (_bwrap, [program, args]) => ({ program, args: [...args] });
+  const [open] = await tryThem(["git.wall"], { surfaces: { behindWall } });
+  assertEquals(new Set(open?.holes.map((hole) => hole.split(":")[0])), new Set(Object.keys(TAKEN_OVER)));
+});
 
 longTest("git holds every promise", async () => {
   assertEquals(unheld(await tryThem(["git"])), []);
@@ -56,7 +65,7 @@ async function naiveFacts(_git: unknown, { work_tree }: { work_tree: string }): 
 
 longTest("every promise about git is a hole with a git that trusts the tree", async () => {
   const surfaces: Partial<Surfaces> = { collectFacts: naiveFacts };
-  const tried = await tryThem(["git"], { surfaces });
+  const tried = await tryThem(GIT_PROMISES.map(({ id }) => id), { surfaces });
   assertEquals(tried.length, GIT_PROMISES.length);
   allReported(tried);
 });
