@@ -16,6 +16,13 @@ export class Background {
     running.finally(() => this.#running.delete(running));
   }
 
+  /** Work whose failure is its caller's, who waits for it. */
+  async call<T>(work: () => Promise<T>): Promise<T> {
+    const result = work();
+    this.go(() => result.then(() => {}, () => {}));
+    return await result;
+  }
+
   /** Resolves once nothing runs any more, work that began meanwhile included. */
   async idle(): Promise<void> {
     while (this.#running.size > 0) await Promise.all(this.#running);

@@ -236,24 +236,24 @@ export class Engine implements BrokerEngine {
 
   async approve(id: string, request: ApprovalRequest): Promise<void> {
     this.#refuseWhenStopping();
-    await this.#late.approve(id, request);
+    await this.#background.call(() => this.#late.approve(id, request));
   }
 
   async deny(id: string, reason: string, by?: Decider): Promise<void> {
     this.#refuseWhenStopping();
-    await this.#late.deny(id, given(reason), by);
+    await this.#background.call(() => this.#late.deny(id, given(reason), by));
   }
 
   async push(id: string, request: PushRequest = {}): Promise<void> {
     this.#refuseWhenStopping();
-    await this.#late.push(id, request);
+    await this.#background.call(() => this.#late.push(id, request));
   }
 
   async kill(id: string, reason: string, by?: Decider): Promise<void> {
     const work = this.#works.get(id);
     if (work?.end("cancelled", given(reason), by)) return;
     if (work !== undefined) await this.#untilWritten(work);
-    await this.#late.cancel(id, given(reason), by);
+    await this.#background.call(() => this.#late.cancel(id, given(reason), by));
   }
 
   async grantEgress(id: string, request: EgressGrantRequest, by?: Decider): Promise<void> {

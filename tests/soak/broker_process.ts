@@ -72,7 +72,7 @@ export class BrokerProcess {
     if (this.lines.length > KEPT_LINES) this.lines.shift();
     const { event } = parsed(line);
     if (event === "broker_started") this.#started.resolve(true);
-    if (event === undefined || DEFECTS.has(event)) this.defects.push(line);
+    if (event === undefined || DEFECTS.has(event) || line.includes("defect: ")) this.defects.push(line);
   }
 
   /** SIGKILL. */
