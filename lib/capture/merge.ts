@@ -117,7 +117,8 @@ export async function mergeUnder(
   const base = forked_at === undefined
     ? await mergeBase(context, source, target)
     : await forkBase(context, source, target, forked_at);
-  const done = await apply(context, session, options, { from: formatAddress(point.address), base, source: source.at });
+  const merging = { from: formatAddress(point.address), base, source: source.at, before: target.at };
+  const done = await apply(context, session, options, merging);
   return { ...done, ...await leftOut(context, point) };
 }
 
@@ -156,11 +157,11 @@ export async function revertUnder(
   options: MergeBranchesOptions = {},
 ): Promise<MergeBranchesResult> {
   await session.flushPending();
-  const { ref } = await pointAt(context, session.address);
-  const known = await mergesInForce(context, session.address, ref);
-  const { base, source, from, id, left } = mergeOf(known, session.address, merge);
-  const inverse = { from, base: source, source: base, reverts: id };
-  return await apply(context, session, options, { ...inverse, ...(left && { left }) });
+  const now = await pointAt(context, session.address);
+  const known = await mergesInForce(context, session.address, now.ref);
+  const { base, source, from, id, left, before: had } = mergeOf(known, session.address, merge);
+  const inverse = { from, base: source, source: base, before: sideOf(now).at, reverts: id };
+  return await apply(context, session, options, { ...inverse, ...(left && { left }), ...(had && { had }) });
 }
 
 function mergeOf(in_force: readonly MergeRecord[], onto: Address, merge: string | undefined): MergeRecord {
@@ -195,7 +196,10 @@ function sideOf({ address, ref, lineage, head }: Point): MergeSideRef {
   return { address, ref, at: { lineage, txid: head.txid, digest: head.digest } };
 }
 
-type Merging = Pick<MergeRecord, "from" | "base" | "source" | "reverts" | "left">;
+type Merging = Pick<MergeRecord, "from" | "base" | "source" | "before" | "reverts" | "left"> & {
+  /** Where the target stood before the merge that is taken back. */
+  had?: ContentPoint;
+};
 
 /** The most characters of what a merge left: the ref is read with every call. */
 const MAX_LEFT_CHARS = 16 << 10;
@@ -204,7 +208,7 @@ async function apply(
   context: StoreContext,
   session: CaptureSession,
   options: MergeBranchesOptions,
-  { from, base, source, reverts, left }: Merging,
+  { from, base, source, before, reverts, left, had }: Merging,
 ): Promise<MergeBranchesResult> {
   const { db, branch } = session.address;
   using base_image = await imageOf(context, db, base, options).catch((error) => {
@@ -215,7 +219,9 @@ async function apply(
     });
   });
   using source_image = await imageOf(context, db, source, options);
-  using changes = await SourceChanges.read(base_image.path, source_image.path, options.signal);
+  using had_image = had === undefined ? undefined : await imageOf(context, db, had, options);
+  const { signal } = options;
+  using changes = await SourceChanges.read(base_image.path, source_image.path, { signal, before: had_image?.path });
   const { wait_ms, onProgress: _progress, expected: _expected, forked_at: _forked_at, ...rest } = options;
   const id = randomHex(context.random, 4);
   const record = (ref: Ref, decided: readonly string[]): Ref => {
@@ -223,7 +229,16 @@ async function apply(
     let room = MAX_LEFT_CHARS;
     const remembered = decided.filter((place) => (room -= place.length) >= 0);
     const kept = remembered.length === 0 ? {} : { left: remembered };
-    const merge: MergeRecord = { id, at: isoNow(context), from, base, source, onto, ...kept };
+    const merge: MergeRecord = {
+      id,
+      at: isoNow(context),
+      from,
+      base,
+      source,
+      ...(before && { before }),
+      onto,
+      ...kept,
+    };
     return withMerge(ref, reverts === undefined ? merge : { ...merge, reverts });
   };
   const { left: _left, ...report } = await session.change(

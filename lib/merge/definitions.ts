@@ -12,7 +12,7 @@ import { ConstraintBroken, type Target } from "./target.ts";
 const CONTENTLESS = /\bcontent\s*=\s*(?:''|"")/i;
 
 export interface DefinitionPlan {
-  /** What is taken over, by name. */
+  /** What is taken over, by name; of header fields too. */
   names: string[];
   taken: ChangedDefinition[];
   /** Tables that are made or made anew, which the target has not as the source has them. */
@@ -40,20 +40,22 @@ export function planDefinitions(target: Target, changes: SourceChanges, report: 
     });
     return false;
   });
-  const dropped = taken.filter(({ type, source }) => type === "table" && source === undefined);
+  const dropped = taken.filter(({ type, source }) => (type === "table" || type === "view") && source === undefined);
   for (const { type, name, table, sql } of here.values()) {
     // What goes with its table went in the source as well, or is the target's own.
     if (!["index", "trigger"].includes(type) || !dropped.some((one) => is(one.name, table))) continue;
     if (taken.some((one) => one.type === type && is(one.name, name))) continue;
-    report({ kind: "definition", table: name, ours: { sql }, detail: `the source dropped the table ${table}` });
+    report({ kind: "definition", table: name, ours: { sql }, detail: `the source dropped ${table}` });
   }
   for (const { name, sql } of written((text) => changes.source.query(text)).values()) {
     if (!isExternal(sql) || !CONTENTLESS.test(sql) || !isIndexChanged(changes, name)) continue;
     report({ kind: "definition", table: name, detail: "an index without content has no rows to merge" });
   }
+  const names = taken.map(({ name }) => name);
   for (const { setting, before, after } of changes.settings) {
     if (setting !== "user_version" && setting !== "application_id") continue;
     const ours = String(target.query(`PRAGMA ${setting}`)[0]![0]);
+    if (ours === before && ours !== after) names.push(setting);
     if (ours !== before && ours !== after) {
       report({
         kind: "setting",
@@ -67,7 +69,7 @@ export function planDefinitions(target: Target, changes: SourceChanges, report: 
   const remade = new Set(
     taken.filter(({ type, source }) => type === "table" && source !== undefined).map(({ name }) => name),
   );
-  return { names: taken.map(({ name }) => name), taken, isRemade: (table) => remade.has(table) };
+  return { names, taken, isRemade: (table) => remade.has(table) };
 }
 
 /** Whether what stands for a virtual table in the file differs. */
@@ -108,7 +110,9 @@ export function applyDefinitions(
   const here = [...written((sql) => target.query(sql)).values()];
   const of_source = new Map(plan.taken.map((definition) => [`${definition.type} ${definition.name}`, definition]));
   const remade = plan.taken.filter(({ type, base, source }) => type === "table" && base !== undefined && source);
-  const affected = [...touched, ...remade.map(({ name }) => name)];
+  // What acts on a view goes with it.
+  const views = plan.taken.filter(({ type, base }) => type === "view" && base !== undefined);
+  const affected = [...touched, ...[...remade, ...views].map(({ name }) => name)];
   const isAffected = (table: string) => affected.some((name) => is(name, table));
   const again: string[] = [];
   for (const { type, name, table, sql } of here) {
@@ -117,7 +121,8 @@ export function applyDefinitions(
       ? isAffected(table) || taken !== undefined
       : (type === "view" || type === "index") && (taken !== undefined || remade.some((one) => is(one.name, table)));
     if (!away) continue;
-    target.define(`DROP ${type} main.${quoteName(name)}`);
+    // A view takes its triggers with it.
+    target.define(`DROP ${type} IF EXISTS main.${quoteName(name)}`);
     if (taken === undefined) again.push(sql);
     else if (taken.source !== undefined) again.push(taken.source);
   }
@@ -140,11 +145,12 @@ export function applyDefinitions(
     if (is_field && before !== after) target.run(`PRAGMA ${setting}=${Number(after)}`);
   }
   return () => {
-    for (const { type, name, source } of plan.taken) {
+    for (const { type, name, base, source } of plan.taken) {
       if (type !== "table" || source !== undefined) continue;
       const table = target.table(name);
       if (table === undefined) continue;
-      if (target.isEmpty(table)) target.define(`DROP TABLE main.${quoteName(name)}`);
+      // An index over another table's rows shows those for its own.
+      if (isExternal(base ?? "") || target.isEmpty(table)) target.define(`DROP TABLE main.${quoteName(name)}`);
       else report({ kind: "definition", table: name, detail: "the source dropped it, and the target has more rows" });
     }
     const made = plan.taken.filter(({ type, base, source }) => type !== "table" && base === undefined && source);

@@ -9,7 +9,7 @@ import { scaled, scaledTest } from "../../tests/support/long.ts";
 import { withDirectory } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { SourceChanges } from "./source_changes.ts";
-import { mergeInto } from "./three_way.ts";
+import { mergeInto, type ThreeWayOptions } from "./three_way.ts";
 
 interface Table {
   name: string;
@@ -140,9 +140,10 @@ function contentOf(path: string, { tables }: Schema): Record<string, string[]> {
   return content;
 }
 
-async function merge(from: string, to: string, into: string) {
-  using changes = await SourceChanges.read(from, to);
-  const outcome = await mergeInto(into, changes);
+async function merge(from: string, to: string, into: string, options: ThreeWayOptions & { before?: string } = {}) {
+  const { before, ...how } = options;
+  using changes = await SourceChanges.read(from, to, { before });
+  const outcome = await mergeInto(into, changes, how);
   // Without their log, so that the file can be copied.
   using db = new DatabaseSync(into);
   db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -219,5 +220,27 @@ scaledTest(
       });
     }
     assert(merges > RUNS / 2, `${merges} of ${2 * RUNS}`);
+  },
+);
+
+scaledTest(
+  "property: of any schema and decision a merge that is taken back leaves what was there before it",
+  async () => {
+    let taken_back = 0;
+    for (let seed = 0; seed < RUNS; seed++) {
+      await onSides(2_000_000 + seed, async ({ schema, copy, said }) => {
+        for (const prefer of ["ours", "theirs"] as const) {
+          const [base, source, target, had] = [copy("base"), copy("other"), copy("one"), copy("one")];
+          const before = contentOf(target, schema);
+          const { merged, left } = await merge(base, source, target, { prefer });
+          if (!merged) continue;
+          const back = await merge(source, base, target, { before: had, left });
+          assertEquals([back.merged, back.conflicts], [true, []], `${prefer}, ${said}`);
+          assertEquals(contentOf(target, schema), before, `${prefer}, ${said}`);
+          taken_back++;
+        }
+      });
+    }
+    assert(taken_back > RUNS / 2, `${taken_back} of ${2 * RUNS}`);
   },
 );

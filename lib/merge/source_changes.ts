@@ -9,6 +9,7 @@ import { compareDatabases, rowPairs } from "../sqlite/row_diff.ts";
 import { type Pair, type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { bytesOf } from "../sqlite/row_values.ts";
 import { Side } from "../sqlite/side.ts";
+import { Before } from "./taken_back.ts";
 
 /** About how many bytes of rows are kept from one pass to the next. */
 const KEPT_BYTES = 64 << 20;
@@ -16,7 +17,7 @@ const KEPT_BYTES = 64 << 20;
 const VALUE_BYTES = 64;
 
 /** Full-text indexes over another table's rows, or without any: they have no rows of their own. */
-const EXTERNAL = /\busing\s+fts[345]\b[\s\S]*\bcontent\s*=/i;
+const EXTERNAL = /^create\s+virtual\s+table\b[\s\S]*?\busing\s+fts[345]\b[\s\S]*\bcontent\s*=/i;
 
 /** Whether a table's rows are those of another table, or nowhere. */
 export function isExternal(sql: string): boolean {
@@ -46,32 +47,42 @@ export class SourceChanges implements Disposable {
   readonly base: Side;
   readonly source: Side;
   readonly #kept: KeptPairs;
+  readonly #before: Before | undefined;
 
   private constructor(
     base: Side,
     source: Side,
     kept: KeptPairs,
-    found: Pick<SourceChanges, "tables" | "settings">,
+    found: Pick<SourceChanges, "tables" | "settings"> & { before: Before | undefined },
   ) {
+    const { tables, settings, before } = found;
     this.base = base;
     this.source = source;
     this.#kept = kept;
-    this.tables = found.tables;
-    this.settings = found.settings;
-    this.definitions = definitionsOf(base, source);
+    this.#before = before;
+    this.tables = tables;
+    this.settings = settings.filter((setting) => !before?.hadSetting(setting));
+    this.definitions = definitionsOf(base, source).filter((definition) => !before?.hadDefinition(definition));
   }
 
   /**
    * Compares two images.
    *
+   * @param options.before Of a merge that is taken back: an image of the target as it was before that. The base is then
+   * what that brought, and the source what it was merged from; see taken_back.ts.
    * @throws {TaskdError} `corrupt` for rows that cannot be read, and what the comparison throws.
    */
-  static async read(base_path: string, source_path: string, signal?: AbortSignal): Promise<SourceChanges> {
+  static async read(
+    base_path: string,
+    source_path: string,
+    { signal, before: before_path }: { signal?: AbortSignal | undefined; before?: string | undefined } = {},
+  ): Promise<SourceChanges> {
     const kept = new KeptPairs();
     const onPair = (table: string, _plan: PairPlan, pair: Pair) => kept.add(table, pair);
     const { tables, settings } = await compareDatabases(base_path, source_path, { check: false, signal, onPair });
     const base = new Side(base_path);
     let source: Side | undefined;
+    let before: Before | undefined;
     try {
       const of_source = source = new Side(source_path);
       const changed = tables.flatMap(({ table: name, unread, ...counts }): TableToMerge[] => {
@@ -83,8 +94,10 @@ export class SourceChanges implements Disposable {
         if (counts.rows_added + counts.rows_removed + counts.rows_changed === 0) return [];
         return [{ name, plan: planOf(base.tables.get(name), of_source.tables.get(name), of_source.encoding) }];
       });
-      return new SourceChanges(base, source, kept, { tables: changed, settings });
+      before = before_path === undefined ? undefined : new Before(before_path);
+      return new SourceChanges(base, source, kept, { tables: changed, settings, before });
     } catch (error) {
+      before?.[Symbol.dispose]();
       source?.[Symbol.dispose]();
       base[Symbol.dispose]();
       throw error;
@@ -93,10 +106,18 @@ export class SourceChanges implements Disposable {
 
   /** The rows of a table that differ; nothing where it is time for a break. */
   *rows({ name, plan }: TableToMerge): Generator<Pair | undefined> {
-    yield* this.#kept.of(name) ?? rowPairs(this.base, this.source, plan);
+    const before = this.#before;
+    for (const pair of this.#kept.of(name) ?? rowPairs(this.base, this.source, plan)) {
+      if (pair === undefined || before === undefined) yield pair;
+      else {
+        const reversal = before.reversal(name, plan, pair);
+        if (reversal !== undefined) yield reversal;
+      }
+    }
   }
 
   [Symbol.dispose](): void {
+    this.#before?.[Symbol.dispose]();
     this.base[Symbol.dispose]();
     this.source[Symbol.dispose]();
   }

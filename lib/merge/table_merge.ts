@@ -286,13 +286,8 @@ export class TableMerge {
     return base < 0 ? fallback : values[base]!;
   }
 
-  /** Where the target has a row, by the identity that it had in the base; its columns have the source's names by now. */
-  locate({ before, after }: Pair): Locator {
-    const { by_rowid, key_length, columns_before, columns_after, after: table } = this.#plan;
-    const row = (before ?? after)!;
-    const key = row.values.slice(0, key_length);
-    if (by_rowid && (key_length === 0 || key.includes(null))) return { rowid: row.rowid };
-    return { key: (table === undefined ? columns_before : columns_after).slice(0, key_length), values: key };
+  locate(pair: Pair): Locator {
+    return locate(this.#plan, pair);
   }
 
   /** A row's key, as people and decisions name it. */
@@ -311,4 +306,13 @@ export class TableMerge {
   #shown(value: (place: number) => Value, places = this.#cells.map((_, i) => i)): Record<string, JsonValue> {
     return Object.fromEntries(places.map((i) => [this.#cells[i]!.name, showValue(value(i), { most: SHOWN_BYTES })]));
   }
+}
+
+/** Where the target has a row, by the identity that it had in the base; its columns have the source's names by now. */
+export function locate(plan: PairPlan, { before, after }: Pair): Locator {
+  const { by_rowid, key_length, columns_before, columns_after, after: table } = plan;
+  const row = (before ?? after)!;
+  const key = row.values.slice(0, key_length);
+  if (by_rowid && (key_length === 0 || key.includes(null))) return { rowid: row.rowid };
+  return { key: (table === undefined ? columns_before : columns_after).slice(0, key_length), values: key };
 }

@@ -51,11 +51,14 @@ export class Target implements Disposable {
   readonly #statements = new Map<string, StatementSync>();
   #encoding: string | undefined;
 
-  constructor(path: string, options: { busy_timeout_ms: number }) {
+  /** @param options.image It is an image that no process changes, and is only read. */
+  constructor(path: string, options: { busy_timeout_ms: number; image?: boolean }) {
     this.path = path;
     try {
       const more = { readBigInts: true, returnArrays: true } as object;
-      this.#db = new DatabaseSync(openName(path, { mode: "rw" }), { timeout: options.busy_timeout_ms, ...more });
+      const name = openName(path, options.image ? { mode: "ro", immutable: true } : { mode: "rw" });
+      const readOnly = options.image === true;
+      this.#db = new DatabaseSync(name, { timeout: options.busy_timeout_ms, readOnly, ...more });
     } catch (error) {
       throw sqliteError(error, `Cannot open ${path}`, { opened: true });
     }

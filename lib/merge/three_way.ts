@@ -209,11 +209,16 @@ class Attempt {
   #raiseSequences(): void {
     const { source } = this.#changes;
     if (!source.tables.has("sqlite_sequence") || this.#target.table("sqlite_sequence") === undefined) return;
+    const counting = "SELECT lower(name) FROM main.sqlite_schema WHERE type = 'table' AND sql LIKE '%autoincrement%'";
+    const counts = new Set(this.#target.query(counting).map(([name]) => String(name)));
     for (const [name, seq] of source.query("SELECT name, seq FROM sqlite_sequence")) {
       if (typeof name !== "string" || typeof seq !== "bigint") continue;
       const [found] = this.#target.query("SELECT seq FROM sqlite_sequence WHERE name = ?", [name]);
-      if (found === undefined || typeof found[0] === "bigint" && found[0] >= seq) continue;
-      this.#target.run("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [seq, name]);
+      if (typeof found?.[0] === "bigint" && found[0] >= seq) continue;
+      if (found === undefined) {
+        if (!counts.has(name.toLowerCase())) continue;
+        this.#target.run("INSERT INTO sqlite_sequence(name, seq) VALUES(?, ?)", [name, seq]);
+      } else this.#target.run("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [seq, name]);
     }
   }
 

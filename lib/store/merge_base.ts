@@ -82,19 +82,27 @@ async function commonPoint(
     ...[target.at, source.at, originOf(source.ref), originOf(target.ref)].filter((point) => point !== undefined).filter(
       both,
     ),
-    ...notTakenBack(target.ref).filter(({ source, onto }) => has(reach.source, source) && has(reach.target, onto))
+    ...taken(target.ref).filter(({ source, onto }) => has(reach.source, source) && has(reach.target, onto))
       .map(({ source }) => source),
-    ...notTakenBack(source.ref).filter(({ source, onto }) => has(reach.target, source) && has(reach.source, onto))
+    ...taken(source.ref).filter(({ source, onto }) => has(reach.target, source) && has(reach.source, onto))
       .map(({ source }) => source),
   ];
   // The last one found wins among those of which none leads to another: any of them is right.
   return (await inFront(context, candidates)).at(-1);
 }
 
-/** The merges of a branch that no other one has taken back. */
+/** The merges of a branch that no other one has taken back, unless that was taken back itself. */
 function notTakenBack({ merges = [] }: Ref): MergeRecord[] {
-  const taken_back = new Set(merges.map(({ reverts }) => reverts));
+  const taken_back = new Set<string>();
+  for (const { id, reverts } of merges.toReversed()) {
+    if (reverts !== undefined && !taken_back.has(id)) taken_back.add(reverts);
+  }
   return merges.filter(({ id }) => !taken_back.has(id));
+}
+
+/** What a branch has of others. What was taken back is brought again by the next merge, so that no reversal is among it. */
+function taken(ref: Ref): MergeRecord[] {
+  return notTakenBack(ref).filter(({ reverts }) => reverts === undefined);
 }
 
 /** The points that come before no other of them. */
@@ -239,5 +247,8 @@ export async function parentOf(context: StoreContext, address: Address): Promise
 export function mergePointsOf(ref: Ref): ContentPoint[] {
   const { merges = [] } = ref;
   const origin = originOf(ref);
-  return [...origin === undefined ? [] : [origin], ...merges.flatMap(({ base, source }) => [base, source])];
+  return [
+    ...origin === undefined ? [] : [origin],
+    ...merges.flatMap(({ base, source, before }) => [base, source, ...before === undefined ? [] : [before]]),
+  ];
 }

@@ -84,6 +84,8 @@ export interface MergeRecord {
   from: string;
   base: ContentPoint;
   source: ContentPoint;
+  /** Where the branch stood before it; absent from what version 0.1.0 wrote. */
+  before?: ContentPoint;
   /** Where the branch stood with it. */
   onto: { lineage: string; txid: number };
   /** The merge that it took back. */
@@ -176,6 +178,7 @@ const MergeSchema = v.object({
   from: v.string(),
   base: ContentPointSchema,
   source: ContentPointSchema,
+  before: v.exactOptional(ContentPointSchema),
   onto: v.object({ lineage, txid: count }),
   reverts: v.exactOptional(v.string()),
   left: v.exactOptional(v.array(v.string())),

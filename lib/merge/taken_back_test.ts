@@ -1,0 +1,122 @@
+/**
+ * Merges that are taken back from a target that had some of what they brought: that was its own, and stays.
+ */
+
+import { assertEquals } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { sql, withDirectory } from "../../tests/support/stores.ts";
+import { SourceChanges } from "./source_changes.ts";
+import { mergeInto, type ThreeWayOptions } from "./three_way.ts";
+
+const T = "CREATE TABLE t (id INTEGER PRIMARY KEY, a, b)";
+
+interface Case {
+  base: string[];
+  ours: string[];
+  theirs: string[];
+  decide?: ThreeWayOptions["prefer"];
+  /** What the target did after the merge. */
+  then?: string[];
+  /** Rows of `t` afterwards, where they are others than before the merge. */
+  rows?: string[];
+}
+
+const CASES: Record<string, Case> = {
+  "a row that both inserted": {
+    base: [T],
+    ours: ["INSERT INTO t VALUES (1, 'x', 0)"],
+    theirs: ["INSERT INTO t VALUES (1, 'x', 0)"],
+  },
+  "a row that both removed": {
+    base: [T, "INSERT INTO t VALUES (1, 'x', 0)"],
+    ours: ["DELETE FROM t"],
+    theirs: ["DELETE FROM t"],
+  },
+  "a cell that both changed alike": {
+    base: [T, "INSERT INTO t VALUES (1, 'x', 0)"],
+    ours: ["UPDATE t SET a = 'y'"],
+    theirs: ["UPDATE t SET a = 'y', b = 1"],
+  },
+  "a cell that was decided for the source": {
+    base: [T, "INSERT INTO t VALUES (1, 'base', 0)"],
+    ours: ["UPDATE t SET a = 'mine'"],
+    theirs: ["UPDATE t SET a = 'his'"],
+    decide: "theirs",
+  },
+  "a NULL, decided for the source": {
+    base: [T, "INSERT INTO t VALUES (1, 'base', 0)"],
+    ours: ["UPDATE t SET a = NULL"],
+    theirs: ["UPDATE t SET a = 'his'"],
+    decide: "theirs",
+  },
+  "a row changed here, removed there": {
+    base: [T, "INSERT INTO t VALUES (1, 'base', 0)"],
+    ours: ["UPDATE t SET a = 'mine'"],
+    theirs: ["DELETE FROM t"],
+    decide: "theirs",
+  },
+  "a row removed here, changed there": {
+    base: [T, "INSERT INTO t VALUES (1, 'base', 0)"],
+    ours: ["DELETE FROM t"],
+    theirs: ["UPDATE t SET a = 'his'"],
+    decide: "theirs",
+  },
+  "a row inserted twice": {
+    base: [T],
+    ours: ["INSERT INTO t VALUES (1, 'mine', 0)"],
+    theirs: ["INSERT INTO t VALUES (1, 'his', 0)"],
+    decide: "theirs",
+  },
+  "an index and a version that both made": {
+    base: [T],
+    ours: ["CREATE INDEX i ON t (a)", "PRAGMA user_version = 3"],
+    theirs: ["CREATE INDEX i ON t (a)", "PRAGMA user_version = 3", "INSERT INTO t VALUES (1, 'x', 0)"],
+  },
+  "a table that both made, with a row of each": {
+    base: ["CREATE TABLE other (x)"],
+    ours: [T, "INSERT INTO t VALUES (1, 'mine', 0)"],
+    theirs: [T, "INSERT INTO t VALUES (2, 'his', 0)"],
+  },
+  "a row of another key, and one that came since": {
+    base: ["CREATE TABLE t (id TEXT PRIMARY KEY, a, b) WITHOUT ROWID", "INSERT INTO t VALUES ('k', 'base', 0)"],
+    ours: ["UPDATE t SET a = 'mine'"],
+    theirs: ["UPDATE t SET a = 'his', b = 1"],
+    decide: "theirs",
+    then: ["INSERT INTO t VALUES ('since', 'x', 0)"],
+    rows: ["k|mine|0", "since|x|0"],
+  },
+};
+
+/** Definitions, header fields and rows. */
+function contentOf(path: string) {
+  using db = new DatabaseSync(path);
+  const rows = db.prepare("SELECT id || '|' || ifnull(a, 'NULL') || '|' || b AS row FROM t ORDER BY id").all();
+  return {
+    schema: db.prepare("SELECT sql FROM sqlite_schema ORDER BY name").all(),
+    version: db.prepare("PRAGMA user_version").get(),
+    rows: rows.map(({ row }) => String(row)),
+  };
+}
+
+for (const [name, { base, ours, theirs, decide, then = [], rows }] of Object.entries(CASES)) {
+  Deno.test(`what a target had stays once a merge is taken back: ${name}`, () =>
+    withDirectory(async (directory) => {
+      const path = (side: string) => `${directory}/${side}.db`;
+      sql(path("base"), ...base);
+      for (const side of ["ours", "theirs"]) Deno.copyFileSync(path("base"), path(side));
+      sql(path("ours"), ...ours);
+      sql(path("theirs"), ...theirs);
+      Deno.copyFileSync(path("ours"), path("had"));
+      const before = contentOf(path("ours"));
+      {
+        using changes = await SourceChanges.read(path("base"), path("theirs"));
+        const { merged, conflicts } = await mergeInto(path("ours"), changes, { prefer: decide });
+        assertEquals([merged, conflicts], [true, []]);
+      }
+      sql(path("ours"), ...then);
+      using changes = await SourceChanges.read(path("theirs"), path("base"), { before: path("had") });
+      const { merged, conflicts } = await mergeInto(path("ours"), changes);
+      assertEquals([merged, conflicts], [true, []]);
+      assertEquals(contentOf(path("ours")), { ...before, ...rows === undefined ? {} : { rows } });
+    }));
+}
