@@ -104,6 +104,34 @@ Deno.test("a conflict leaves the branch as it was, and is decided by what is sai
     assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:mended,3:new");
   }));
 
+Deno.test("merges that were taken back, the oldest first, are brought again whole", () =>
+  shop(async (scene) => {
+    const ids: string[] = [];
+    for (const id of [8, 9]) {
+      await edit(scene, "try", `INSERT INTO orders VALUES (${id},'new','')`);
+      ids.push((await merge(scene)).merge!);
+    }
+    for (const id of ids) await revertMerge(scene.store, MAIN, id);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:new,3:new");
+    await merge(scene);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:new,3:new,8:new,9:new");
+    await merge(scene, MAIN, TRY);
+    assertEquals(await stored(scene.store, "app@try", ORDERS), "1:new,2:new,3:new,8:new,9:new");
+  }));
+
+Deno.test("a revert leaves what another merge, or the branch itself, has brought", () =>
+  shop(async (scene) => {
+    await edit(scene, "try", "INSERT INTO orders VALUES (8,'new','')", "UPDATE orders SET state='mended' WHERE id=2");
+    await scene.store.fork(TRY, "second");
+    await edit(scene, "main", "INSERT INTO orders VALUES (8,'new','')");
+    await edit(scene, "second", "INSERT INTO orders VALUES (9,'new','')");
+    await merge(scene, at("app@second"), TRY);
+    await merge(scene);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:mended,3:new,8:new,9:new");
+    await revertMerge(scene.store, MAIN);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:new,3:new,8:new");
+  }));
+
 Deno.test("a merge is taken back with what came since in place, and can be made again", () =>
   shop(async (scene) => {
     await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2", "INSERT INTO orders VALUES (9,'new','')");

@@ -20,18 +20,22 @@ const GONE = "temp.merge_gone";
 /**
  * Finds them.
  *
+ * @param made Foreign keys that the target had not before: every row of theirs is looked at.
  * @param pairs The changed rows of a table, once more.
  */
 export async function* findOrphans(
   target: Target,
   tables: readonly TableMerge[],
-  pairs: (table: TableMerge) => AsyncIterable<Pair>,
+  { made, pairs }: { made: readonly ForeignKey[]; pairs: (table: TableMerge) => AsyncIterable<Pair> },
 ): AsyncGenerator<MergeConflict> {
   const keys = target.foreignKeys().filter(({ to, parent }) => to.length > 0 && target.table(parent) !== undefined);
   const is = (one: string, other: string) => one.toLowerCase() === other.toLowerCase();
+  const all = keys.filter((key) => made.some((one) => textOf(one) === textOf(key)));
+  for (const key of all) yield* orphansOf(target, key, (where) => `main.${quoteName(key.child)} AS c WHERE ${where}`);
+  const others_of = keys.filter((key) => !all.includes(key));
   for (const table of tables) {
-    const own = keys.filter(({ child }) => is(child, table.name));
-    const others = keys.filter(({ parent }) => is(parent, table.name));
+    const own = others_of.filter(({ child }) => is(child, table.name));
+    const others = others_of.filter(({ parent }) => is(parent, table.name));
     for (const key of own) yield* lostParents(target, table, { key, pairs });
     for (const key of others) yield* lostChildren(target, table, { key, pairs });
   }
@@ -100,20 +104,30 @@ async function* lostChildren(
     const alike = `${from}${by} IN (g.${column}, CAST(g.${column} AS TEXT), CAST(g.${column} AS NUMERIC))`;
     return `${alike} AND g.${column} = +${from}${by}`;
   }).join(" AND ");
-  // As their table's key has them, like every other row.
+  const orphans = [...orphansOf(
+    target,
+    key,
+    (where) => `${GONE} AS g CROSS JOIN main.${quoteName(key.child)} AS c ON ${match} WHERE ${where}`,
+  )];
+  target.define(`DROP TABLE ${GONE}`);
+  yield* orphans;
+}
+
+/** Rows, as their table's key has them, like every other row. */
+function* orphansOf(target: Target, key: ForeignKey, from: (where: string) => string): Generator<MergeConflict> {
   const of_key = target.primaryKey(key.child);
   const names = of_key.length > 0 ? of_key : ["rowid"];
   const shown = of_key.length > 0
     ? of_key.map((name) => `c.${quoteName(name)}`)
     : [`c.${target.table(key.child)!.rowid}`];
-  const orphans = target.query(
-    `SELECT ${shown.join(", ")} FROM ${GONE} AS g CROSS JOIN main.${quoteName(key.child)} AS c ON ${match} ` +
-      `WHERE ${refersToNothing(key)}`,
-  );
-  target.define(`DROP TABLE ${GONE}`);
-  for (const values of orphans) {
+  for (const values of target.query(`SELECT ${shown.join(", ")} FROM ${from(refersToNothing(key))}`)) {
     yield conflictOf(key, Object.fromEntries(names.map((name, i) => [name, shownKey(values[i])] as const)));
   }
+}
+
+/** One text for one foreign key. */
+export function textOf({ child, parent, from, to }: ForeignKey): string {
+  return JSON.stringify([child, parent, from, to]).toLowerCase();
 }
 
 /** A part of a key, to be read: text as it decodes. */

@@ -344,6 +344,33 @@ for (
     }));
 }
 
+const FAMILY = ["CREATE TABLE p (id INTEGER PRIMARY KEY)", "CREATE TABLE c (id INTEGER PRIMARY KEY, p)"];
+
+Deno.test("a foreign key that the source adds holds for the target's own rows", async () => {
+  const found = await mergedOf({
+    base: [...FAMILY, "INSERT INTO p VALUES (1)", "INSERT INTO c VALUES (1, 1)"],
+    ours: ["INSERT INTO c VALUES (2, 77), (3, 1)"],
+    theirs: [
+      "CREATE TABLE c2 (id INTEGER PRIMARY KEY, p REFERENCES p)",
+      "INSERT INTO c2 SELECT * FROM c",
+      "DROP TABLE c",
+      "ALTER TABLE c2 RENAME TO c",
+    ],
+  }, "PRAGMA foreign_key_check");
+  assertEquals(found, [{ kind: "foreign_key", table: "c", key: { id: 2 }, detail: "p refers to no row of p" }]);
+});
+
+Deno.test("a row that VACUUM gave another's rowid is not taken for that", async () => {
+  const found = await mergedOf({
+    base: ["CREATE TABLE t (k, n)", "INSERT INTO t VALUES ('one', 0), ('two', 0), ('three', 0)"],
+    ours: ["DELETE FROM t WHERE k = 'one'", "VACUUM"],
+    theirs: ["UPDATE t SET n = 1 WHERE k = 'two'"],
+  }, "SELECT * FROM t");
+  const [base, theirs] = [{ k: "two", n: 0 }, { k: "two", n: 1 }];
+  const key = { rowid: 2 };
+  assertEquals(found, [{ kind: "changed_twice", table: "t", key, base, ours: { k: "three", n: 0 }, theirs }]);
+});
+
 /** Runs statements on three sides, merges, and returns what a query says of the target. */
 async function mergedOf(sides: { base: string[]; ours: string[]; theirs: string[] }, query: string) {
   let rows: unknown[] = [];

@@ -248,7 +248,20 @@ export class TableMerge {
   #changed(pair: Pair, { at, row }: { at: Locator; row: TargetRow }, report: ReportConflict): Decided | undefined {
     const set = new Map<number, Value>();
     let decided = false;
-    for (const i of this.#changedCells(pair)) {
+    const changed = this.#changedCells(pair);
+    if (!this.#isKnown(pair, row, changed)) {
+      const all = this.#cells.map(({ source }) => pair.after!.values[source]!);
+      if (all.every((value, i) => sameValue(value, row.values[i]!))) return undefined;
+      const side = report({
+        ...this.#conflict("changed_twice", pair),
+        base: this.#shown((i) => this.#baseValue(pair.before!.values, i)),
+        ours: this.#shown((i) => row.values[i]!),
+        theirs: this.#shown((i) => all[i]!),
+      });
+      const does = side === "theirs" ? "update" : "nothing";
+      return { at: this.#exact(at, row), row, set: new Map(changed.map((i) => [i, all[i]!])), does };
+    }
+    for (const i of changed) {
       const [base, ours, theirs] = [
         this.#baseValue(pair.before!.values, i),
         row.values[i]!,
@@ -272,6 +285,16 @@ export class TableMerge {
     }
     if (set.size === 0 && !decided) return undefined;
     return { at: this.#exact(at, row), row, set, does: set.size === 0 ? "nothing" : "update" };
+  }
+
+  /**
+   * Whether a row is the one that the source changed. Of a table without a key only the rowid says so, which VACUUM gives
+   * to others: then the cells that the source left have to be as it left them.
+   */
+  #isKnown({ before }: Pair, row: TargetRow, changed: readonly number[]): boolean {
+    const { by_rowid, key_length, after, before: table } = this.#plan;
+    if (!by_rowid || key_length > 0 || (after ?? table)!.alias !== undefined) return true;
+    return row.values.every((value, i) => changed.includes(i) || sameValue(value, this.#baseValue(before!.values, i)));
   }
 
   /** Places of the cells that the source changed. */

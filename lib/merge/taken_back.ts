@@ -64,10 +64,17 @@ export class Before implements Disposable {
       return same ? undefined : { before: brought, after: { rowid: row.rowid ?? brought.rowid, values } };
     }
     if (row === undefined) return { before: brought };
-    const is_changed = base.values.map((value, i) => broughtAs(i) === undefined || !sameValue(value, broughtAs(i)!));
-    const values = base.values.map((value, i) => is_changed[i] ? or(row.values[i], value) : value);
-    const same = values.every((value, i) => broughtAs(i) !== undefined && sameValue(value, broughtAs(i)!));
-    return same ? undefined : { before: brought, after: { rowid: base.rowid, values } };
+    // Cells that the source left are the target's own, on both sides of what is taken back.
+    const as_brought = [...brought.values];
+    let same = true;
+    const values = base.values.map((value, i) => {
+      const [his, own] = [broughtAs(i), or(row.values[i], value)];
+      if (his !== undefined && sameValue(value, his)) return as_brought[plan.places[i]!] = own;
+      if (his === undefined || !sameValue(own, his)) same = false;
+      return own;
+    });
+    if (same) return undefined;
+    return { before: { rowid: brought.rowid, values: as_brought }, after: { rowid: base.rowid, values } };
   }
 
   #table(name: string): TargetTable | undefined {

@@ -14,7 +14,7 @@ import { isExternal, type SourceChanges } from "./source_changes.ts";
 import { Decisions, MAX_CONFLICTS, type MergeConflict, type MergeSide, placeOf, type Resolution } from "./conflicts.ts";
 import { applyDefinitions, type DefinitionPlan, planDefinitions } from "./definitions.ts";
 import { findLostColumns } from "./dropped_columns.ts";
-import { findOrphans } from "./foreign_keys.ts";
+import { findOrphans, textOf } from "./foreign_keys.ts";
 import { type MergedTable, TableMerge } from "./table_merge.ts";
 import { Target } from "./target.ts";
 
@@ -175,6 +175,7 @@ class Attempt {
   async #apply(plan: DefinitionPlan): Promise<void> {
     const touched = this.#tables.map(({ name }) => name);
     const was_broken = plan.taken.length > 0 && this.#target.brokenDefinition() !== undefined;
+    const had = new Set(this.#target.foreignKeys().map(textOf));
     const finish = applyDefinitions(this.#target, this.#changes, { plan, touched, report: this.#report });
     const tables = this.#tables.filter((table) => {
       const there = table.prepare();
@@ -194,7 +195,8 @@ class Attempt {
       }
     }
     if (this.#total > 0) return;
-    for await (const conflict of findOrphans(this.#target, tables, (table) => this.#pairs(table))) {
+    const made = this.#target.foreignKeys().filter((key) => !had.has(textOf(key)));
+    for await (const conflict of findOrphans(this.#target, tables, { made, pairs: (table) => this.#pairs(table) })) {
       this.#report(conflict);
     }
     if (this.#total > 0) return;
