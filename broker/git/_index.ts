@@ -167,7 +167,7 @@ async function listOthers(git: Git, options: GitRunOptions & { repository: GitRe
     if (!isUtf8(prefix)) throw refusedNest(`it has a repository below ${JSON.stringify(pathText(prefix))}`);
     const inside: GitRepository = prefix === "" ? repository : {
       git_dir: repository.git_dir,
-      work_tree: `${repository.work_tree}/${pathText(prefix).replace(/\/$/, "")}`,
+      work_tree: folderOf(repository.work_tree!, pathText(prefix).replace(/\/$/, "")),
       index_file: `${repository.git_dir}/none.index`,
     };
     const { stdout } = await git.run(["ls-files", "-o", "-z", "--exclude-standard"], {
@@ -177,6 +177,18 @@ async function listOthers(git: Git, options: GitRunOptions & { repository: GitRe
     for (const path of splitRecords(stdout)) (path.endsWith("/") ? pending : found).push(`${prefix}${path}`);
   }
   return found;
+}
+
+/** A folder of the work tree, which git names: what git has become does not lead elsewhere by it. */
+function folderOf(work_tree: string, prefix: string): string {
+  let at = work_tree;
+  for (const part of prefix.split("/")) {
+    at = `${at}/${part}`;
+    if (part === "" || part === "." || part === ".." || lstatIfPresent(at)?.isDirectory !== true) {
+      throw refusedNest(`git names ${JSON.stringify(prefix)}, which is no folder of it`);
+    }
+  }
+  return at;
 }
 
 function refusedNest(why: string): TaskdError {

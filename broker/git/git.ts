@@ -10,15 +10,15 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { lstatIfPresent } from "../../lib/fs.ts";
 import { sanitizeText } from "../../lib/text/sanitize.ts";
 import type { GitCredentials } from "./credentials.ts";
 import { hideSecrets } from "../../lib/text/secrets.ts";
 import { gitError } from "./git_failure.ts";
 import type { GitRepository } from "./git_repository.ts";
-import { behindWall, LEADS_ELSEWHERE } from "./git_wall.ts";
+import { behindWall } from "./git_wall.ts";
 import { servedArguments } from "./local_repository.ts";
 import { type ProcessLimits, type ProcessResult, runProcess } from "../../lib/process.ts";
+import { requireOwnShape } from "./repository_shape.ts";
 import { redactUserinfo, type RepoUrl } from "./repo_url.ts";
 import { INSTALL_GIT, parseGitVersion } from "./min_version.ts";
 
@@ -251,19 +251,11 @@ export class Git {
   /** Behind the wall, or on the host. */
   #placed(args: readonly string[], options: GitRunOptions): { program: string; args: readonly string[] } {
     const { repository, remote, reads_host = false, checks_out = false } = options;
-    const needs_host = repository === undefined || remote !== undefined || reads_host;
-    if (this.#wall === undefined || needs_host) {
-      if (repository !== undefined && !reads_host) requireOwnSettings(repository, options.attempted);
-      return { program: this.path, args };
-    }
+    if (this.#wall === undefined || repository === undefined || reads_host) return { program: this.path, args };
+    requireOwnShape(repository.git_dir, options.attempted, repository.borrows);
+    if (remote !== undefined) return { program: this.path, args };
     return behindWall(this.#wall, [this.path, args], { repository, home: this.home, checks_out });
   }
-}
-
-/** What git has become behind the wall does not choose what it obeys on the host. */
-function requireOwnSettings({ git_dir }: GitRepository, attempted: string): void {
-  const path = `${git_dir}/${LEADS_ELSEWHERE}`;
-  if (lstatIfPresent(path) !== undefined) throw new TaskdError("corrupt", `${attempted}: ${path} is not the broker's`);
 }
 
 function repositoryEnv(repository: GitRepository | undefined): Record<string, string> {

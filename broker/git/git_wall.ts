@@ -15,8 +15,11 @@ const SEEN = words("/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc/ld.so.cache"
 /** Room for what git writes beside its repository. */
 const TMP_BYTES = 64 << 20;
 
-/** Of a git directory, what no call changes: what git obeys on the host, and packs that a mirror has too. */
-const KEPT = ["config", "objects/pack"] as const;
+/**
+ * Of a git directory, what no call changes: what git obeys on the host, packs that a mirror has too, and the directory
+ * inside it. A folder that is bound itself cannot get another name, nor what is in it one in another folder.
+ */
+const KEPT = ["config", "info", "objects/pack", "text"] as const;
 
 /** What a call is for. */
 export interface WalledCall {
@@ -35,21 +38,21 @@ export function behindWall(
   [program, args]: readonly [program: string, args: readonly string[]],
   { repository, home, checks_out, uid = Deno.uid() }: WalledCall,
 ): { program: string; args: string[] } {
-  const bind = (kind: "--bind" | "--ro-bind" | "--ro-bind-try", path: string) => [kind, path, path];
+  const bind = (kind: "--bind" | "--bind-try" | "--ro-bind" | "--ro-bind-try", path: string) => [kind, path, path];
   const { git_dir, work_tree, borrows } = repository ?? {};
   return {
     program: bwrap,
     args: [
       ...namespaces(uid),
-      "--die-with-parent",
+      ...["--die-with-parent", "--new-session"],
       ...SEEN.flatMap((path) => bind("--ro-bind-try", path)),
       ...["--dev", "/dev", "--size", String(TMP_BYTES), "--tmpfs", "/tmp"],
       ...bind("--ro-bind", home),
       ...work_tree === undefined ? [] : bind(checks_out ? "--bind" : "--ro-bind", work_tree),
-      ...git_dir === undefined ? [] : bind("--bind", git_dir),
+      ...git_dir === undefined ? [] : [...bind("--bind", git_dir), ...bind("--bind-try", `${git_dir}/objects`)],
       ...git_dir === undefined ? [] : KEPT.flatMap((name) => bind("--ro-bind-try", `${git_dir}/${name}`)),
       ...borrows === undefined ? [] : bind("--ro-bind", borrows),
-      ...["--chdir", home, "--remount-ro", "/", "--", program, ...args],
+      ...["--chdir", home, "--remount-ro", "/", "--remount-ro", "/dev", "--", program, ...args],
     ],
   };
 }
@@ -63,6 +66,3 @@ function namespaces(uid: number | null): string[] {
   const own = uid === 0 ? root : ["--unshare-user", "--disable-userns", "--cap-drop", "ALL"];
   return [...own, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"];
 }
-
-/** What of a git directory would lead calls on the host to other settings. None of the broker's has it. */
-export const LEADS_ELSEWHERE = "commondir";

@@ -8,6 +8,7 @@ import { hasCode } from "../../lib/errors.ts";
 import { fileError, fileErrorCode, removeIfPresent, writeFileAtomic } from "../../lib/fs.ts";
 import type { Git, GitRunOptions } from "./git.ts";
 import { fetchArguments } from "./remote_refs.ts";
+import { requireOwnShape } from "./repository_shape.ts";
 import type { RepoUrl } from "./repo_url.ts";
 
 /** Commits that are fetched at first: a forced push usually replaces a few. */
@@ -37,6 +38,7 @@ export async function fetchHistory(
   },
 ): Promise<boolean> {
   const shallow = `${git_dir}/shallow`;
+  requireOwnShape(git_dir, remote.attempted);
   const before = await readCuts(shallow);
   if (before === "") return false;
   const requested = step === "of_branches" ? ["refs/heads/*:refs/taskd/history/*"] : [base_commit];
@@ -48,6 +50,7 @@ export async function fetchHistory(
     return false;
   }
   if (step === "of_branches") await joinParents(git, git_dir, remote.signal);
+  requireOwnShape(git_dir, remote.attempted);
   return await readCuts(shallow) !== before;
 }
 

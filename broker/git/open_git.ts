@@ -7,9 +7,6 @@ import { lstatIfPresent } from "../../lib/fs.ts";
 import { Git, type GitOptions } from "./git.ts";
 import { behindWall } from "./git_wall.ts";
 
-/** A system folder: where the wall is tried out, there need be none of the broker's own. */
-const TRY_HOME = "/usr";
-
 /** How programs are asked, and where bwrap may be. */
 export interface WallSources {
   ask: (path: string, args: readonly string[]) => Promise<{ code: number }>;
@@ -20,17 +17,23 @@ export interface WallSources {
 /** @throws {TaskdError} `not_found` when there is no git. */
 export async function openGit(options: Omit<GitOptions, "wall">, sources: WallSources): Promise<Git> {
   const { path } = new Git(options);
-  return new Git({ ...options, wall: await findGitWall(path, sources) });
+  return new Git({ ...options, wall: await findGitWall(path, sources, options.home) });
 }
 
 /**
  * The bwrap that can hold git; undefined where there is none, or git is none of the system's programs. One that cannot do
  * all that it is asked for ends, and git is not started.
+ *
+ * @param home Where git will be called; by default a folder that every machine has.
  */
-export async function findGitWall(git_path: string, { ask, bwraps }: WallSources): Promise<string | undefined> {
+export async function findGitWall(
+  git_path: string,
+  { ask, bwraps }: WallSources,
+  home = "/usr",
+): Promise<string | undefined> {
   if (Deno.build.os !== "linux" || !git_path.startsWith("/usr/")) return undefined;
   for (const bwrap of bwraps.filter((path) => lstatIfPresent(path) !== undefined)) {
-    const { program, args } = behindWall(bwrap, [git_path, ["--version"]], { home: TRY_HOME, checks_out: false });
+    const { program, args } = behindWall(bwrap, [git_path, ["--version"]], { home, checks_out: false });
     try {
       if ((await ask(program, args)).code === 0) return bwrap;
     } catch (error) {

@@ -16,6 +16,7 @@ import type { GitCredentials } from "./credentials.ts";
 import type { Git, GitRepository, GitRunOptions } from "./git.ts";
 import type { Mirrors } from "./mirrors.ts";
 import { fetchArguments } from "./remote_refs.ts";
+import { requireOwnShape } from "./repository_shape.ts";
 import type { RepoUrl } from "./repo_url.ts";
 
 export interface StageOptions {
@@ -128,6 +129,7 @@ export async function takeForBinary(git_dir: string, paths: readonly RawPath[]):
   const quote = (path: RawPath) =>
     path.replace(/[^\w/.-]/g, (char) => `${/[*?[\\]/.test(char) ? "\\\\" : ""}\\${octal(char)}`);
   const lines = paths.map((path) => `"/${quote(path)}" -diff\n`).join("");
+  requireOwnShape(git_dir, "Cannot write attributes");
   await writeAttributes(git_dir, ATTRIBUTES + lines);
   await writeAttributes(textRepository(git_dir).git_dir, TEXT_ATTRIBUTES + lines);
 }

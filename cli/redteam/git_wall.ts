@@ -25,6 +25,11 @@ export const TAKEN_OVER: Readonly<Record<string, string>> = {
   "make a device": "mknod /tmp/disk-$HOST_PID b 7 0 && rm /tmp/disk-$HOST_PID",
   "write the repository's settings": "echo '' >> $OWN/config",
   "exchange the repository's settings": "mv $OWN/config $OWN/old && mv $OWN/old $OWN/config",
+  "exchange the objects": "mv $OWN/objects $OWN/old && mv $OWN/old $OWN/objects",
+  "name a pack elsewhere": "ln $OWN/objects/pack/*.pack $OWN/objects/own && rm $OWN/objects/own",
+  "write attributes": "touch $OWN/info/own && rm $OWN/info/own",
+  "write the directory inside": "touch $OWN/text/own && rm $OWN/text/own",
+  "write shared memory": "touch /dev/shm/own-$HOST_PID && rm /dev/shm/own-$HOST_PID",
   "write a pack": "touch $OWN/objects/pack/own && rm $OWN/objects/pack/own",
   "write the work tree": "touch $WORK/own && rm $WORK/own",
 };

@@ -6,7 +6,7 @@
 
 import { type Pair, planOf } from "../sqlite/row_pairs.ts";
 import { rowPairs } from "../sqlite/row_diff.ts";
-import { sameValue, showValue } from "../sqlite/row_values.ts";
+import { sameValue, showValue, type Value } from "../sqlite/row_values.ts";
 import type { DefinitionPlan } from "./definitions.ts";
 import type { SourceChanges } from "./source_changes.ts";
 import { type ReportConflict, TableMerge } from "./table_merge.ts";
@@ -31,12 +31,14 @@ export function* findLostColumns(
     // Every row of the base: as if all of them went.
     const whole = planOf(before, undefined, base.encoding);
     const rows = new TableMerge({ name, plan: whole }, target);
-    let found = 0;
+    const defaults = target.defaults(here, columns);
+    const isWritten = (values: readonly Value[]) => values.some((value, i) => !sameValue(value, defaults[i]!));
+    let written = 0;
     for (const pair of rowPairs(base, source, whole)) {
       yield;
       const row = pair && target.row(here, columns, rows.locate(pair));
       if (pair === undefined || row === undefined) continue;
-      found++;
+      if (isWritten(row.values)) written++;
       const lost = columns.findIndex((column, i) => !sameValue(row.values[i]!, inBase(pair, whole, column)));
       if (lost < 0) continue;
       const column = columns[lost]!;
@@ -51,8 +53,8 @@ export function* findLostColumns(
       });
       return;
     }
-    if (found < target.count(here)) {
-      const detail = "the source drops the column, and the target has more rows with it";
+    if (written < target.countWritten(here, columns, defaults)) {
+      const detail = "the source drops the column, and the target has more rows with a value in it";
       report({ kind: "definition", table: name, column: columns[0]!, detail });
     }
   }

@@ -286,6 +286,27 @@ for (
       "UPDATE t SET a=0 WHERE id=1; ALTER TABLE t RENAME COLUMN id TO x",
       undefined,
     ],
+    [
+      "a column that went, beside rows of the target without a value in it",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      "INSERT INTO m0 (a) VALUES (77)",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      undefined,
+    ],
+    [
+      "a column that went, beside a row of the target with a value in it",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      "INSERT INTO m0 (a, gone) VALUES (77, 1)",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "m0",
+    ],
+    [
+      "rows that no name is left for",
+      ["CREATE TABLE hidden (rowid, _rowid_, oid)", "INSERT INTO hidden VALUES (4, 5, 6)"],
+      "DELETE FROM n",
+      "DELETE FROM hidden",
+      "hidden",
+    ],
     ["a table that both dropped", [], "DROP TABLE m0", "DROP TABLE m0", undefined],
     [
       "a trigger of a dropped view",

@@ -7,7 +7,7 @@ import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
 import { sameValue, showValue, type Value } from "../sqlite/row_values.ts";
 import type { TableToMerge } from "./source_changes.ts";
 import type { MergeConflict, MergeSide } from "./conflicts.ts";
-import { ConstraintBroken, type Locator, type Target, type TargetRow, type TargetTable } from "./target.ts";
+import { ConstraintBroken, locate, type Locator, type Target, type TargetRow, type TargetTable } from "./target.ts";
 
 /** Bytes of a value that a conflict shows. */
 const SHOWN_BYTES = 4_096;
@@ -104,8 +104,16 @@ export class TableMerge {
     return true;
   }
 
-  /** Reports columns that the source writes and the target lacks. */
+  /** Reports columns that the source writes and the target lacks, and rows that cannot be told apart. */
   requireColumns(report: ReportConflict): void {
+    const { by_rowid, key_length } = this.#plan;
+    if (key_length === 0 && (!by_rowid || this.#table!.rowid === undefined)) {
+      return void report({
+        kind: "definition",
+        table: this.name,
+        detail: "columns of it hide the rowid: no row has a name",
+      });
+    }
     const here = new Set([...this.#table!.columns, ...this.#table!.generated].map((name) => name.toLowerCase()));
     for (const name of this.#plan.after === undefined ? [] : this.#plan.columns_after) {
       if (here.has(name.toLowerCase())) continue;
@@ -329,13 +337,4 @@ export class TableMerge {
   #shown(value: (place: number) => Value, places = this.#cells.map((_, i) => i)): Record<string, JsonValue> {
     return Object.fromEntries(places.map((i) => [this.#cells[i]!.name, showValue(value(i), { most: SHOWN_BYTES })]));
   }
-}
-
-/** Where the target has a row, by the identity that it had in the base; its columns have the source's names by now. */
-export function locate(plan: PairPlan, { before, after }: Pair): Locator {
-  const { by_rowid, key_length, columns_before, columns_after, after: table } = plan;
-  const row = (before ?? after)!;
-  const key = row.values.slice(0, key_length);
-  if (by_rowid && (key_length === 0 || key.includes(null))) return { rowid: row.rowid };
-  return { key: (table === undefined ? columns_before : columns_after).slice(0, key_length), values: key };
 }

@@ -6,9 +6,7 @@
 import type { SettingDiff } from "../sqlite/diff_result.ts";
 import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
 import { sameValue, type Value } from "../sqlite/row_values.ts";
-import type { ChangedDefinition } from "./source_changes.ts";
-import { locate } from "./table_merge.ts";
-import { type Locator, Target, type TargetTable } from "./target.ts";
+import { locate, type Locator, Target, type TargetTable } from "./target.ts";
 
 const or = (value: Value | undefined, other: Value) => value === undefined ? other : value;
 
@@ -26,7 +24,7 @@ export class Before implements Disposable {
   }
 
   /** Whether it had a definition as the merge brought it. */
-  hadDefinition({ type, name, base }: ChangedDefinition): boolean {
+  hadDefinition({ type, name, base }: { type: string; name: string; base: string | undefined }): boolean {
     return (this.#definitions.get(`${type} ${name.toLowerCase()}`) ?? undefined) === base;
   }
 
@@ -48,7 +46,7 @@ export class Before implements Disposable {
     const columns = plan.after === undefined ? plan.columns_before : plan.columns_after;
     const row = this.#row(table, columns, locate(plan, pair));
     if (plan.after === undefined) {
-      // Of a table that the base had not, only rows that are gone with the merge's can be told from the target's own.
+      // Of a table that the base had not, only rows that the target had not are known for the merge's.
       return row === undefined ? pair : undefined;
     }
     if (brought === undefined) {
@@ -68,9 +66,9 @@ export class Before implements Disposable {
     const as_brought = [...brought.values];
     let same = true;
     const values = base.values.map((value, i) => {
-      const [his, own] = [broughtAs(i), or(row.values[i], value)];
-      if (his !== undefined && sameValue(value, his)) return as_brought[plan.places[i]!] = own;
-      if (his === undefined || !sameValue(own, his)) same = false;
+      const [theirs, own] = [broughtAs(i), or(row.values[i], value)];
+      if (theirs !== undefined && sameValue(value, theirs)) return as_brought[plan.places[i]!] = own;
+      if (theirs === undefined || !sameValue(own, theirs)) same = false;
       return own;
     });
     if (same) return undefined;

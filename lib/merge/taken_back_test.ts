@@ -40,13 +40,13 @@ const CASES: Record<string, Case> = {
   "a cell that was decided for the source": {
     base: [T, "INSERT INTO t VALUES (1, 'base', 0)"],
     ours: ["UPDATE t SET a = 'mine'"],
-    theirs: ["UPDATE t SET a = 'his'"],
+    theirs: ["UPDATE t SET a = 'theirs'"],
     decide: "theirs",
   },
   "a NULL, decided for the source": {
     base: [T, "INSERT INTO t VALUES (1, 'base', 0)"],
     ours: ["UPDATE t SET a = NULL"],
-    theirs: ["UPDATE t SET a = 'his'"],
+    theirs: ["UPDATE t SET a = 'theirs'"],
     decide: "theirs",
   },
   "a row changed here, removed there": {
@@ -58,13 +58,13 @@ const CASES: Record<string, Case> = {
   "a row removed here, changed there": {
     base: [T, "INSERT INTO t VALUES (1, 'base', 0)"],
     ours: ["DELETE FROM t"],
-    theirs: ["UPDATE t SET a = 'his'"],
+    theirs: ["UPDATE t SET a = 'theirs'"],
     decide: "theirs",
   },
   "a row inserted twice": {
     base: [T],
     ours: ["INSERT INTO t VALUES (1, 'mine', 0)"],
-    theirs: ["INSERT INTO t VALUES (1, 'his', 0)"],
+    theirs: ["INSERT INTO t VALUES (1, 'theirs', 0)"],
     decide: "theirs",
   },
   "an index and a version that both made": {
@@ -75,12 +75,12 @@ const CASES: Record<string, Case> = {
   "a table that both made, with a row of each": {
     base: ["CREATE TABLE other (x)"],
     ours: [T, "INSERT INTO t VALUES (1, 'mine', 0)"],
-    theirs: [T, "INSERT INTO t VALUES (2, 'his', 0)"],
+    theirs: [T, "INSERT INTO t VALUES (2, 'theirs', 0)"],
   },
   "a row of another key, and one that came since": {
     base: ["CREATE TABLE t (id TEXT PRIMARY KEY, a, b) WITHOUT ROWID", "INSERT INTO t VALUES ('k', 'base', 0)"],
     ours: ["UPDATE t SET a = 'mine'"],
-    theirs: ["UPDATE t SET a = 'his', b = 1"],
+    theirs: ["UPDATE t SET a = 'theirs', b = 1"],
     decide: "theirs",
     then: ["INSERT INTO t VALUES ('since', 'x', 0)"],
     rows: ["k|mine|0", "since|x|0"],

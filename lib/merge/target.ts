@@ -7,6 +7,7 @@ import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { hasCode, TaskdError } from "../errors.ts";
 import { sqliteError } from "../sqlite/connection.ts";
 import { openName } from "../sqlite/open_name.ts";
+import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
 import { quoteName } from "../sqlite/image.ts";
 import { defaultOf } from "../sqlite/side.ts";
 import { isText, readValues, type Value, valuesSql } from "../sqlite/row_values.ts";
@@ -178,8 +179,12 @@ export class Target implements Disposable {
     return { rowid: found[0] as bigint | undefined ?? undefined, values: readValues(found, decoded) };
   }
 
-  count({ name }: TargetTable): number {
-    return Number(this.query(`SELECT count(*) FROM main.${quoteName(name)}`)[0]![0]);
+  /** Rows that have something else than these values in these columns. */
+  countWritten({ name }: TargetTable, columns: readonly string[], values: readonly Value[]): number {
+    const tests = columns.map((column, i) => `quote(${quoteName(column)}) IS NOT quote(${placeholder(values[i]!)})`);
+    return Number(
+      this.query(`SELECT count(*) FROM main.${quoteName(name)} WHERE ${tests.join(" OR ")}`, values)[0]![0],
+    );
   }
 
   /** What rows have in columns that nothing was written to. */
@@ -280,4 +285,13 @@ export function whereOf(table: TargetTable, at: Locator): [where: string, values
   // Without an affinity of its own the value is compared by that of the column.
   const tests = at.key.map((name, i) => `${quoteName(name)} = +${placeholder(at.values[i]!)}`);
   return [tests.join(" AND "), at.values];
+}
+
+/** Where the target has a row, by the identity that it had in the base; its columns have the source's names by now. */
+export function locate(plan: PairPlan, { before, after }: Pair): Locator {
+  const { by_rowid, key_length, columns_before, columns_after, after: table } = plan;
+  const row = (before ?? after)!;
+  const key = row.values.slice(0, key_length);
+  if (by_rowid && (key_length === 0 || key.includes(null))) return { rowid: row.rowid };
+  return { key: (table === undefined ? columns_before : columns_after).slice(0, key_length), values: key };
 }

@@ -57,6 +57,8 @@ export interface GitBenchOptions {
   files?: Files;
   /** Changes the repository before its commit. */
   prepare?: (work: string) => Promise<unknown>;
+  /** In which folder; by default that of temporary files. */
+  dir?: string;
 }
 
 /** What holds git where it is installed. */
@@ -79,8 +81,8 @@ export class GitBench implements AsyncDisposable {
   }
 
   /** Makes one. */
-  static async start({ files = { "README.md": "# app\n" }, prepare }: GitBenchOptions = {}): Promise<GitBench> {
-    const bench = new GitBench(await Deno.makeTempDir());
+  static async start({ files = { "README.md": "# app\n" }, prepare, dir }: GitBenchOptions = {}): Promise<GitBench> {
+    const bench = new GitBench(await Deno.makeTempDir(dir === undefined ? {} : { dir }));
     await Deno.mkdir(join(bench.root, "home"));
     const work = join(bench.root, "seed");
     await plainGit(bench.root, "init", "--quiet", work);

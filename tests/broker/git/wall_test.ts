@@ -3,10 +3,13 @@
  * without the wall.
  */
 
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
+import { collectFacts } from "../../../broker/git/diff_facts.ts";
+import { Git } from "../../../broker/git/git.ts";
 import { behindWall, type WalledCall } from "../../../broker/git/git_wall.ts";
+import { takeForBinary } from "../../../broker/git/staged_repository.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { findGitWall } from "../../../broker/git/open_git.ts";
 import { askProgram } from "../../../broker/sandbox/host_programs.ts";
@@ -15,6 +18,7 @@ import { ALLOWED, attackScript, TAKEN_OVER } from "../../../cli/redteam/git_wall
 import { systemClock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { runProcess } from "../../../lib/process.ts";
+import { writeProgram } from "../../support/programs.ts";
 import { GitBench, WALL } from "./bench.ts";
 
 const on_linux = Deno.build.os === "linux";
@@ -46,7 +50,8 @@ Deno.test({
   name: "what git has become behind the wall has its own repository, and nothing else",
   ignore: !on_linux,
   fn: async () => {
-    await using bench = await GitBench.start();
+    // The folder of temporary files may be closed to others.
+    await using bench = await GitBench.start({ dir: "/tmp" });
     using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     const [{ git_dir, work_tree }, other] = [await bench.stage(), await bench.stage()];
     const { home } = bench.git;
@@ -111,14 +116,36 @@ Deno.test("there is a wall where bwrap holds git as it is asked to, and git is t
   assertEquals(await found("/usr/no-such/git", WALL!), undefined);
 });
 
-Deno.test("what git left to be led elsewhere by is not obeyed on the host", async () => {
-  await using bench = await GitBench.start();
-  const { git_dir } = await bench.stage();
-  await Deno.writeTextFile(`${git_dir}/commondir`, "/tmp/other\n");
-  const url = parseRepo(bench.origin);
-  const run = { attempted: "Cannot ask", signal: undefined, remote: url, repository: { git_dir } };
-  await assertRejects(() => bench.git.run(["ls-remote", "--", url.clone_url], run), TaskdError, "is not the broker's");
-});
+/** What a git that has been taken over may leave in its directory: commands of the shell in that. */
+const LEFT: Readonly<Record<string, string>> = {
+  "other settings": "echo /tmp/other > commondir",
+  "a link in the place of its objects": "mv objects old && ln -s / objects",
+  "a link in the place of what is inside": "rm -r text && ln -s /tmp text",
+  "a link in the place of its attributes": "rm -r info && ln -s /tmp info",
+  "a link among its refs": "ln -s /tmp refs/taskd/history",
+  "a link as its cuts": "ln -sf /tmp/none shallow",
+  "a pipe as its cuts": "rm -f shallow && mkfifo shallow",
+  "objects of others": "echo /tmp/other > objects/info/alternates",
+  "objects of others, inside": "echo /tmp/other > text/objects/info/alternates",
+  "other parents": "mkdir -p info && touch info/grafts",
+};
+
+for (const [what, command] of Object.entries(LEFT)) {
+  Deno.test(`no call goes on with what git left in its directory: ${what}`, async () => {
+    await using bench = await GitBench.start();
+    const { git_dir, base_commit } = await bench.stage();
+    const { success } = await new Deno.Command("/bin/sh", { args: ["-ec", command], cwd: git_dir }).output();
+    assert(success);
+    const url = parseRepo(bench.origin);
+    const run = { attempted: "Cannot ask", signal: undefined, repository: { git_dir } };
+    const calls = [
+      () => bench.git.run(["ls-remote", "--", url.clone_url], { ...run, remote: url }),
+      () => bench.git.run(["cat-file", "-t", base_commit], run),
+      () => takeForBinary(git_dir, []),
+    ];
+    for (const call of calls) await assertRejects(call, TaskdError, "is not the broker's");
+  });
+}
 
 Deno.test("a repository that borrows objects is read with what it borrows, whatever it names itself", async () => {
   await using bench = await GitBench.start();
@@ -130,4 +157,17 @@ Deno.test("a repository that borrows objects is read with what it borrows, whate
   await bench.git.run(["init", "--quiet", "--bare", "--template="], run);
   await Deno.writeTextFile(`${look}/objects/info/alternates`, `${borrows}\n`);
   assertEquals(await bench.git.text(["cat-file", "-t", base_commit], run), "commit");
+});
+
+Deno.test("a folder that git names is one of the work tree", async () => {
+  await using bench = await GitBench.start();
+  const staged = await bench.stage();
+  const path = join(bench.root, "git");
+  await writeProgram(
+    path,
+    `#!/bin/sh\ncase " $* " in\n*" ls-files -o "*) printf '../secrets/\\0';;\n*) exec /usr/bin/git "$@";;\nesac\n`,
+  );
+  await Deno.mkdir(join(dirname(staged.work_tree), "secrets"));
+  const git = new Git({ home: bench.git.home, places: [path] });
+  await assertRejects(() => collectFacts(git, { ...staged, signal: undefined }), TaskdError, "is no folder of it");
 });
