@@ -224,7 +224,7 @@ scaledTest(
 );
 
 scaledTest(
-  "property: of any schema and decision a merge that is taken back leaves what was there before it",
+  "property: of any schema a merge that is taken back leaves what was there",
   async () => {
     let taken_back = 0;
     for (let seed = 0; seed < RUNS; seed++) {

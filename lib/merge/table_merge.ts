@@ -104,7 +104,7 @@ export class TableMerge {
     return true;
   }
 
-  /** Reports columns that the source writes and the target lacks, and rows that cannot be told apart. */
+  /** Reports columns that the source writes and the target lacks, and rows that nothing names. */
   requireColumns(report: ReportConflict): void {
     const { by_rowid, key_length } = this.#plan;
     if (key_length === 0 && (!by_rowid || this.#table!.rowid === undefined)) {
