@@ -119,6 +119,17 @@ Deno.test("merges that were taken back, the oldest first, are brought again whol
     assertEquals(await stored(scene.store, "app@try", ORDERS), "1:new,2:new,3:new,8:new,9:new");
   }));
 
+Deno.test("a branch that begins again at its parent's head is merged from there", () =>
+  shop(async (scene) => {
+    await edit(scene, "try", "INSERT INTO orders VALUES (7,'dropped','')");
+    await edit(scene, "main", "INSERT INTO orders VALUES (8,'new','')");
+    await scene.store.promote(MAIN, TRY);
+    await edit(scene, "try", "INSERT INTO orders VALUES (9,'new','')");
+    await edit(scene, "main", "DELETE FROM orders WHERE id=1");
+    assertEquals((await merge(scene)).conflicts, []);
+    assertEquals(await stored(scene.store, "app", ORDERS), "2:new,3:new,8:new,9:new");
+  }));
+
 Deno.test("a revert leaves what another merge, or the branch itself, has brought", () =>
   shop(async (scene) => {
     await edit(scene, "try", "INSERT INTO orders VALUES (8,'new','')", "UPDATE orders SET state='mended' WHERE id=2");

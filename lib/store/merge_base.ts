@@ -167,11 +167,12 @@ function unreadable(error: unknown): undefined {
  *
  * @param refs The branch's, and that of the branch whose point it is.
  * @param shared Whether the new lineage has a base pointer, which says the same.
+ * @param digest Of the object that ends at `from`: a branch that follows one which was no fork is a fork of it from there.
  */
 export async function pastOf(
   context: StoreContext,
   refs: readonly Ref[],
-  { from, shared }: { from: Base; shared: boolean },
+  { from, shared, digest }: { from: Base; shared: boolean; digest?: string },
 ): Promise<Pick<Ref, "past" | "origin">> {
   const reach = await walk(context, [from]);
   // Of a branch whose lineage is left, what came before that is no past of the point.
@@ -180,7 +181,8 @@ export async function pastOf(
   const past = [...shared ? [] : found, ...known.flatMap(({ past = [] }) => past)].slice(0, MAX_PAST);
   // The branch's own, also none, while it goes on; else that of the branch which it follows.
   const follows = known[0] ?? refs.find((ref) => has(reach, originOf(ref)));
-  const origin = follows && originOf(follows);
+  const forked = digest === undefined || known.includes(refs[0]!) ? undefined : { ...from, digest };
+  const origin = (follows && originOf(follows)) ?? forked;
   return { ...(past.length === 0 ? {} : { past }), ...(origin === undefined ? {} : { origin }) };
 }
 

@@ -285,7 +285,11 @@ export async function moveTo(
 ): Promise<void> {
   const from = begun.base ?? lease.ref.pending?.base;
   const refs = [lease.ref, ...source === undefined ? [] : [source]];
-  const history = from === undefined ? {} : await pastOf(context, refs, { from, shared: begun.base !== undefined });
+  const history = from === undefined ? {} : await pastOf(context, refs, {
+    from,
+    shared: begun.base !== undefined,
+    ...source !== undefined && from.txid === begun.head.txid ? { digest: begun.head.digest } : {},
+  });
   await lease.write((ref): Ref | undefined => {
     if (ref.lineage === begun.lineage) return undefined;
     const { base: _base, pending: _pending, undo: _undo, past: _past, origin: _origin, ...rest } = ref;
