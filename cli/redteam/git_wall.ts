@@ -39,6 +39,26 @@ export const ALLOWED: Readonly<Record<string, string>> = {
   "read the work tree": "ls $WORK",
 };
 
+/** The names that the commands have been given. */
+export function targetsOf(
+  { home, own, other, port }: {
+    home: string;
+    own: { git_dir: string; work_tree: string };
+    other: { git_dir: string };
+    /** Of a listener on loopback. */
+    port: number;
+  },
+): Record<string, string> {
+  return {
+    HOME: home,
+    OWN: own.git_dir,
+    WORK: own.work_tree,
+    OTHER: other.git_dir,
+    HOST_PID: String(Deno.pid),
+    PORT: String(port),
+  };
+}
+
 /** A script that prints the name of each command that succeeds. */
 export function attackScript(commands: Readonly<Record<string, string>>): string {
   return Object.entries(commands)
@@ -67,14 +87,7 @@ export const GIT_WALL_PROMISE: SecurityPromise = {
       stageRepository(git, { url, git_dir: `${root}/${name}/git`, work_tree: `${root}/${name}/work` });
     const [{ git_dir, work_tree }, other] = [await stage("own"), await stage("other")];
     using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    const names = {
-      HOME: home,
-      OWN: git_dir,
-      WORK: work_tree,
-      OTHER: other.git_dir,
-      HOST_PID: String(Deno.pid),
-      PORT: String(listener.addr.port),
-    };
+    const names = targetsOf({ home, own: { git_dir, work_tree }, other, port: listener.addr.port });
     const script = attackScript({ ...TAKEN_OVER, ...ALLOWED });
     const variables = Object.entries(names).map(([name, value]) => `${name}=${value}`);
     const attacker = ["/usr/bin/env", [...variables, "/bin/bash", "-c", script]] as const;
