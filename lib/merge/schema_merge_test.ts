@@ -301,6 +301,34 @@ for (
       "m0",
     ],
     [
+      "a column that the target dropped, beside other cells and rows of the source",
+      ["ALTER TABLE m0 ADD COLUMN gone DEFAULT 5", "INSERT INTO m0 (a) VALUES (71), (72)"],
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "INSERT INTO m0 (a) VALUES (77); UPDATE m0 SET b='new' WHERE a=71; DELETE FROM m0 WHERE a=72",
+      undefined,
+    ],
+    [
+      "a column that the target dropped, and the source wrote to",
+      ["ALTER TABLE m0 ADD COLUMN gone", "INSERT INTO m0 (a) VALUES (77)"],
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "UPDATE m0 SET gone=1",
+      "m0",
+    ],
+    [
+      "a column that the target dropped, and the source added a row with",
+      ["ALTER TABLE m0 ADD COLUMN gone DEFAULT 5"],
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "INSERT INTO m0 (a, gone) VALUES (77, NULL)",
+      "m0",
+    ],
+    [
+      "a key in other letters, beside other rows of the target",
+      ["CREATE TABLE c (x TEXT COLLATE NOCASE PRIMARY KEY, y) WITHOUT ROWID", "INSERT INTO c VALUES ('Tea', 1)"],
+      "INSERT INTO c VALUES ('milk', 2)",
+      "UPDATE c SET x='tea'",
+      undefined,
+    ],
+    [
       "rows that no name is left for",
       ["CREATE TABLE hidden (rowid, _rowid_, oid)", "INSERT INTO hidden VALUES (4, 5, 6)"],
       "DELETE FROM n",
@@ -379,6 +407,16 @@ Deno.test("a foreign key that the source adds holds for the target's own rows", 
     ],
   }, "PRAGMA foreign_key_check");
   assertEquals(found, [{ kind: "foreign_key", table: "c", key: { id: 2 }, detail: "p refers to no row of p" }]);
+});
+
+Deno.test("a key that both sides inserted in other letters is a conflict", async () => {
+  const found = await mergedOf({
+    base: ["CREATE TABLE c (x TEXT COLLATE NOCASE PRIMARY KEY) WITHOUT ROWID"],
+    ours: ["INSERT INTO c VALUES ('tea')"],
+    theirs: ["INSERT INTO c VALUES ('Tea')"],
+  }, "SELECT * FROM c");
+  const [ours, theirs] = [{ x: "tea" }, { x: "Tea" }];
+  assertEquals(found, [{ kind: "inserted_twice", table: "c", key: theirs, ours, theirs }]);
 });
 
 Deno.test("a row that VACUUM gave another's rowid is not taken for that", async () => {

@@ -4,6 +4,7 @@
 
 import type { JsonValue } from "../sqlite/diff_result.ts";
 import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
+import { defaultOf } from "../sqlite/side.ts";
 import { sameValue, showValue, type Value } from "../sqlite/row_values.ts";
 import type { TableToMerge } from "./source_changes.ts";
 import type { MergeConflict, MergeSide } from "./conflicts.ts";
@@ -11,6 +12,8 @@ import { ConstraintBroken, locate, type Locator, type Target, type TargetRow, ty
 
 /** Bytes of a value that a conflict shows. */
 const SHOWN_BYTES = 4_096;
+
+const NO_COLUMN = "the target has no such column";
 
 /** Says what is in conflict, and learns who wins; undefined where that is not decided. */
 export type ReportConflict = (conflict: MergeConflict) => MergeSide | undefined;
@@ -58,6 +61,8 @@ export class TableMerge {
   #cells: Cell[] = [];
   /** Columns that only the target has, and what rows have there that nothing was written to. */
   #own: { name: string; fallback: Value }[] = [];
+  /** Columns of the source that the target has not: such as both had may stay away while nothing was written to them. */
+  #missing: Cell[] = [];
   /** Rows that another one was in the way of. */
   #refused: { key: Record<string, JsonValue>; at: Locator; row: TargetRow }[] = [];
 
@@ -97,6 +102,10 @@ export class TableMerge {
       }));
     const there = new Set(table.columns.map((name) => name.toLowerCase()));
     this.#cells = cells.filter(({ name }) => there.has(name.toLowerCase()));
+    const generated = new Set(table.generated.map((name) => name.toLowerCase()));
+    this.#missing = after === undefined
+      ? []
+      : cells.filter(({ name }) => !there.has(name.toLowerCase()) && !generated.has(name.toLowerCase()));
     const known = new Set([...columns_before, ...columns_after].map((name) => name.toLowerCase()));
     const own = table.columns.filter((name) => !known.has(name.toLowerCase()));
     const fallbacks = this.#target.defaults(table, own);
@@ -114,11 +123,29 @@ export class TableMerge {
         detail: "columns of it hide the rowid: no row has a name",
       });
     }
-    const here = new Set([...this.#table!.columns, ...this.#table!.generated].map((name) => name.toLowerCase()));
-    for (const name of this.#plan.after === undefined ? [] : this.#plan.columns_after) {
-      if (here.has(name.toLowerCase())) continue;
-      report({ kind: "definition", table: this.name, column: name, detail: "the target has no such column" });
+    for (const { name: column, source, base } of this.#missing) {
+      if (base >= 0 && source >= key_length) continue;
+      report({ kind: "definition", table: this.name, column, detail: NO_COLUMN });
     }
+  }
+
+  /** Reports what the source has written to columns that the target has dropped, of each column once. */
+  #requireUnwritten(pair: Pair, report: ReportConflict): void {
+    const { before, after } = pair;
+    const lost = this.#missing.filter(({ source, base }) => {
+      const unwritten = before === undefined ? this.#defaultOf(source) : before.values[base]!;
+      return !sameValue(unwritten, after!.values[source]!);
+    });
+    for (const { name: column, source } of lost) {
+      const theirs = { [column]: showValue(after!.values[source]!, { most: SHOWN_BYTES }) };
+      report({ ...this.#conflict("definition", pair), column, theirs, detail: NO_COLUMN });
+    }
+    this.#missing = this.#missing.filter((cell) => !lost.includes(cell));
+  }
+
+  #defaultOf(source: number): Value {
+    const { after, columns_after } = this.#plan;
+    return defaultOf(after!.columns.find(({ name }) => name === columns_after[source])!, this.#target.encoding);
   }
 
   static kindOf({ before, after }: Pair): RowKind {
@@ -127,7 +154,7 @@ export class TableMerge {
 
   /** Reports what is in conflict, and changes nothing. */
   look(pair: Pair, report: ReportConflict): void {
-    this.#decide(pair, report);
+    this.#decide(pair, (conflict) => isSpeltOtherwise(conflict) ? undefined : report(conflict));
   }
 
   apply(pair: Pair, report: ReportConflict): void {
@@ -196,6 +223,7 @@ export class TableMerge {
       return nothing;
     };
     if (after === undefined) return row === undefined ? already() : this.#removed(pair, { at, row }, report);
+    if (this.#missing.length > 0) this.#requireUnwritten(pair, report);
     const all = new Map(this.#cells.map(({ source }, i) => [i, after.values[source]!]));
     if (before === undefined && row === undefined) return { at, row, set: all, does: "insert" };
     if (row === undefined) {
@@ -337,4 +365,9 @@ export class TableMerge {
   #shown(value: (place: number) => Value, places = this.#cells.map((_, i) => i)): Record<string, JsonValue> {
     return Object.fromEntries(places.map((i) => [this.#cells[i]!.name, showValue(value(i), { most: SHOWN_BYTES })]));
   }
+}
+
+/** A row of the same key in other letters may be one that the source removes: that is known once it is to be applied. */
+function isSpeltOtherwise({ kind, key = {}, ours = {} }: MergeConflict): boolean {
+  return kind === "inserted_twice" && Object.keys(key).some((name) => name in ours);
 }

@@ -1,6 +1,6 @@
 /**
- * Actors that create, fork, edit, checkpoint, roll back, promote, merge, undo, compact and destroy branches of one
- * database at the same time, beside folding and garbage collection, and what each has been promised.
+ * Actors that create, fork, edit, checkpoint, roll back, promote, merge, revert, undo, compact and destroy branches of
+ * one database at the same time, beside folding and garbage collection, and what each has been promised.
  */
 
 import { assert, assertEquals } from "@std/assert";
@@ -8,7 +8,7 @@ import { DatabaseSync } from "node:sqlite";
 import type { Backend } from "../../lib/backend/backend.ts";
 import { OUTRIGHT } from "../support/stores.ts";
 import { FaultyBackend, seededFaults } from "../support/faulty_backend.ts";
-import { mergeBranches } from "../../lib/capture/merge.ts";
+import { mergeBranches, type MergeBranchesResult, revertMerge } from "../../lib/capture/merge.ts";
 import { CaptureSession } from "../../lib/capture/session.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { DEFAULT_LEVELS } from "../../lib/store/retention.ts";
@@ -16,6 +16,7 @@ import { Store } from "../../lib/store/store.ts";
 import { SeededRandom } from "../support/writers/random.ts";
 import { VirtualClock } from "../support/clock.ts";
 import { type Actor, Scheduler, TurnBackend } from "./_scheduler.ts";
+import { checkMerges } from "./_merge_check.ts";
 import { contentAt } from "./scenarios.ts";
 
 const DB = "app";
@@ -58,12 +59,23 @@ export interface WorldSummary {
   steps: number;
   /** Points of the past that were read in the end. */
   points: number;
+  /** Merges and reverts that were held against their records in the end. */
+  merges: number;
   by_op: Record<string, number>;
 }
 
 /** A running simulation. */
 export class World {
-  readonly summary: WorldSummary = { operations: 0, refused: 0, failed: 0, dropped: 0, steps: 0, points: 0, by_op: {} };
+  readonly summary: WorldSummary = {
+    operations: 0,
+    refused: 0,
+    failed: 0,
+    dropped: 0,
+    steps: 0,
+    points: 0,
+    merges: 0,
+    by_op: {},
+  };
   readonly #backend: Backend;
   readonly #directory: string;
   readonly #random: SeededRandom;
@@ -77,6 +89,7 @@ export class World {
   readonly #maybeNamed = new Map<string, string>();
   readonly #refusedNames = new Set<string>();
   readonly #fault_rate: number;
+  #observer: Store | undefined;
   #moment = 0;
   #serial = 1;
 
@@ -117,11 +130,14 @@ export class World {
   async #begin(): Promise<void> {
     const seed = `${this.#directory}/seed.db`;
     const database = new DatabaseSync(seed);
-    database.exec("CREATE TABLE t(v TEXT); INSERT INTO t VALUES('0')");
+    database.exec("CREATE TABLE t(v TEXT PRIMARY KEY); INSERT INTO t VALUES('0')");
     database.close();
     const store = await this.#openStore(this.#backend, "first");
     await store.create(DB, { from: seed });
     this.#know("main", ["0"]);
+    await store.fork({ db: DB, branch: "main" }, "try");
+    this.#know("try", ["0"]);
+    this.#observer = await this.#openStore(this.#backend, "observer");
   }
 
   async #openStore(backend: Backend, name: string): Promise<Store> {
@@ -295,11 +311,27 @@ export class World {
     const others = [...this.#branches.values()].filter((other) => other.destroyed === "no" && other !== branch);
     if (others.length === 0) return;
     const onto = random.pick(others);
+    const [from, into] = [{ db: DB, branch: branch.name }, { db: DB, branch: onto.name }];
+    await this.#merging(store, onto, () => mergeBranches(store, from, into));
+  }
+
+  /** Takes back the newest merge, or any one in force, which may be a revert. */
+  async revert(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
+    const onto = { db: DB, branch: branch.name };
+    const known = (await store.merges(onto)).filter(({ in_force }) => in_force);
+    const one = known.length > 0 && random.chance(0.6) ? random.pick(known).merge : undefined;
+    await this.#merging(store, branch, () => revertMerge(store, onto, one));
+  }
+
+  /** Rows are all that merges here: none can be in conflict. */
+  async #merging(store: Store, onto: KnownBranch, work: () => Promise<MergeBranchesResult>): Promise<void> {
     onto.merged = true;
     const change = this.#change(onto, undefined);
     try {
       await store.checkout({ db: DB, branch: onto.name }, { force: true });
-      await mergeBranches(store, { db: DB, branch: branch.name }, { db: DB, branch: onto.name });
+      const { merged, conflicts, merge } = await work();
+      assert(merged, JSON.stringify(conflicts));
+      if (merge !== undefined) await this.#checkMerges(onto);
     } finally {
       change.ended = this.#moment++;
     }
@@ -329,7 +361,7 @@ export class World {
   }
 
   async destroy(store: Store, branch: KnownBranch, random: SeededRandom): Promise<void> {
-    if (branch.name === "main" || random.chance(0.5)) return;
+    if (["main", "try"].includes(branch.name) || random.chance(0.5)) return;
     branch.destroyed = "maybe";
     await store.destroy({ db: DB, branch: branch.name }, OUTRIGHT);
     branch.destroyed = "yes";
@@ -377,9 +409,18 @@ export class World {
     return own.length === 0 || random.chance(0.3) ? undefined : random.pick(own);
   }
 
+  /** Without a turn: no other actor moves meanwhile. */
+  async #checkMerges({ name }: KnownBranch): Promise<void> {
+    const { context } = this.#observer!;
+    const found = await context.refs.read(DB, name).catch((error) => {
+      if (!hasCode(error, "not_found")) throw error;
+    });
+    if (found) this.summary.merges += await checkMerges(context, found.ref, this.#directory);
+  }
+
   /** What must hold once all actors have stopped and every lease has expired. */
   async #verify(): Promise<void> {
-    const store = await this.#openStore(this.#backend, "observer");
+    const store = this.#observer!;
     const listed = new Set((await store.branches()).map((info) => info.branch));
     for (const branch of this.#branches.values()) {
       const content = await contentAt(store, `${DB}@${branch.name}`, this.#directory);
@@ -393,6 +434,7 @@ export class World {
         branch.changes.every((change) => change === last || change.ended < last.began);
       if (alone) assert(content === last.content, `${branch.name} holds ${content}, acknowledged was ${last.content}`);
       await this.#verifyNames(store, branch);
+      await this.#checkMerges(branch);
     }
     assertEquals((await store.verifyAll()).findings, []);
     const written = new Set([...this.#branches.values()].flatMap(({ candidates }) => [...candidates]));
@@ -441,6 +483,9 @@ const OPS = [
   "promote",
   "merge",
   "merge",
+  "merge",
+  "revert",
+  "revert",
   "undo",
   "compact",
   "destroy",

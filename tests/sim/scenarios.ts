@@ -182,16 +182,24 @@ export async function contentAt(store: Store, address: string, directory: string
     if (hasCode(error, "not_found")) return undefined;
     throw error;
   }
+  try {
+    return contentOf(file, address);
+  } finally {
+    await Deno.remove(file);
+  }
+}
+
+/** The content of a database's file, which `what` names. Integrity is checked on the way. */
+export function contentOf(file: string, what: string): string {
   const database = new DatabaseSync(file);
   try {
-    assertEquals(database.prepare("PRAGMA integrity_check").get()?.integrity_check, "ok", address);
+    assertEquals(database.prepare("PRAGMA integrity_check").get()?.integrity_check, "ok", what);
     const table = database.prepare("SELECT count(*) AS n FROM sqlite_schema").get();
     if (table?.n === 0) return "(empty)";
     const rows = database.prepare("SELECT v FROM t ORDER BY rowid").all();
     return rows.map((row) => String(row.v)).join(",");
   } finally {
     database.close();
-    await Deno.remove(file);
   }
 }
 
