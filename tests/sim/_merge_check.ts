@@ -5,6 +5,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { hasCode } from "../../lib/errors.ts";
+import { Chains } from "../../lib/store/chain.ts";
 import type { StoreContext } from "../../lib/store/context.ts";
 import { materialize } from "../../lib/store/materialize.ts";
 import { readObjectIndex } from "../../lib/store/object_index.ts";
@@ -40,7 +41,8 @@ export async function checkMerges(context: StoreContext, ref: Ref, directory: st
   }
 
   async function rows({ lineage, txid }: Pick<ContentPoint, "lineage" | "txid">): Promise<Set<string>> {
-    const chain = await context.chains.resolve(lineage, txid);
+    // Anew: what is known from before may have been collected since.
+    const chain = await new Chains(context.backend).resolve(lineage, txid);
     const { digest } = await readObjectIndex(context.backend, chain.objects.at(-1)!);
     const file = `${directory}/point-${crypto.randomUUID()}.db`;
     await materialize(context.backend, chain, digest, file);
