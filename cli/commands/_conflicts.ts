@@ -36,9 +36,11 @@ export function keyText({ key = {} }: Pick<MergeConflict, "key">): string {
   return Object.entries(key).map(([name, value]) => `${sanitizeLine(name)}=${valueText(value)}`).join(" ");
 }
 
-/** Base, ours and theirs: the column's values, or the row's columns. */
+/** Base, ours and theirs: the column's values, or the row's columns; nothing where the conflict is not one of values. */
 export function sidesOf({ base, ours, theirs, column }: MergeConflict): [base: string, ours: string, theirs: string] {
+  const of_values = (base ?? ours ?? theirs) !== undefined;
   const text = (side: MergeConflict["base"]) => {
+    if (!of_values) return "";
     if (side === undefined) return "absent";
     return column === undefined ? keyText({ key: side }) : valueText(side[column]);
   };

@@ -112,7 +112,8 @@ export class Conflicts {
   #row(db: string, conflict: Conflict): PageElement {
     const { kind, table, key = {}, column, base, ours, theirs } = conflict;
     const { detail = "Mend it in the database, or deny." } = conflict;
-    const cells = [table, rowText(key), column ?? "", sideText(base, column)];
+    const began = base === undefined && !isDecidable(conflict) ? "" : sideText(base, column);
+    const cells = [table, rowText(key), column ?? "", began];
     const what = el("small", kind.replaceAll("_", " "));
     const row = (...last: PageElement[]) =>
       el("tr", ...cells.map((text, at) => el("td", ...shownLine(text), at === 0 && what)), ...last);
