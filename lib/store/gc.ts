@@ -129,7 +129,12 @@ interface Survey {
 
 /** One pass; undefined when another one changed the tombstones meanwhile. */
 async function runPass(context: StoreContext, options: GcOptions): Promise<GcResult | undefined> {
-  const seen = await failingClosed(options, () => survey(context, options));
+  const list = await failingClosed(options, () => readTombstones(context.backend));
+  const seen = await failingClosed(options, () => survey(context, options, list)).catch(async (error) => {
+    // What another pass has deleted since is missing in refs that were read before, and may be needed by none now.
+    if (hasCode(error, "interrupted") || !await isChanged(context, list)) throw error;
+  });
+  if (seen === undefined) return undefined;
   if (!options.dry_run) await failingClosed(options, () => withdrawAll(context, seen.unfinished));
   const plan = makePlan(seen, { now_ms: context.clock.now(), grace_ms: options.grace_ms });
   const result: GcResult = {
@@ -159,10 +164,13 @@ async function runPass(context: StoreContext, options: GcOptions): Promise<GcRes
 }
 
 /** Steps 1 to 4. */
-async function survey(context: StoreContext, options: GcOptions): Promise<Survey> {
+async function survey(
+  context: StoreContext,
+  options: GcOptions,
+  list: VersionedTombstones | undefined,
+): Promise<Survey> {
   const { backend, refs } = context;
   const ages = await context.timeline.look({ dry_run: options.dry_run });
-  const list = await readTombstones(backend);
   const index = new TombstoneIndex(list?.tombstones ?? []);
   const found = await refs.all({ signal: options.signal });
   const inventory = await takeInventory(backend, options);
@@ -192,6 +200,12 @@ async function survey(context: StoreContext, options: GcOptions): Promise<Survey
     history: history.filter(({ points }) => points > 0),
     ages,
   };
+}
+
+/** Whether another pass has written the list of tombstones since. */
+async function isChanged({ backend }: StoreContext, list: VersionedTombstones | undefined): Promise<boolean> {
+  const now = await readTombstones(backend).catch(() => list);
+  return now?.etag !== list?.etag;
 }
 
 function pastOf(ages: Ages, { keep = [] }: Pick<GcOptions, "keep">, { ref }: FoundRef) {

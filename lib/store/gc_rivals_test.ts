@@ -91,6 +91,21 @@ Deno.test("a pass whose list was changed meanwhile restarts and deletes nothing 
   });
 });
 
+Deno.test("a pass that misses what another one has deleted since its look at the refs begins again", async () => {
+  await withStore(async (bench) => {
+    const { store, gc, held } = bench;
+    await store.fork(MAIN, "child");
+    const { lineage } = (await store.context.refs.read("app", "child")).ref;
+    const pass = await held(({ method, key }) => method === "get" && key === baseKey(lineage));
+    await pass.there;
+    await store.destroy(at("app@child"), OUTRIGHT);
+    await gc();
+    await gc();
+    pass.goOn();
+    assertEquals((await pass.result).deleted, 0);
+  });
+});
+
 Deno.test("objects that a new branch relies on are not doomed by an earlier pass", async () => {
   await withStore(async (bench) => {
     const { store, backend, held } = bench;
