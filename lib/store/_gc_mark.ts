@@ -216,7 +216,10 @@ export class Marker {
     try {
       return stepBack(view, at, txid);
     } catch (error) {
-      if (this.#index.explainsGap(at.lineage, txid.toString(16))) throw new Doomed(`lineage ${at.lineage}`);
+      const is_doomed = this.#isDoomed(at.lineage, baseKey(at.lineage));
+      if (is_doomed || this.#index.explainsGap(at.lineage, txid.toString(16))) {
+        throw new Doomed(`lineage ${at.lineage}`);
+      }
       throw error;
     }
   }
@@ -260,7 +263,10 @@ export class Marker {
     const stored = this.#inventory.lineages.get(lineage) ?? [];
     const key = baseKey(lineage);
     const base = stored.some((entry) => entry.key === key)
-      ? await translated(`Cannot read ${key}`, () => readBase(this.#backend, lineage))
+      ? await translated(`Cannot read ${key}`, () => readBase(this.#backend, lineage)).catch((error): undefined => {
+        // A chain that begins with a snapshot of its own needs none: another pass may have deleted it just now.
+        if (!this.#isDoomed(lineage, key)) throw error;
+      })
       : undefined;
     return viewOf(stored.flatMap(({ key, object }) => object?.key === key ? [object] : []), base);
   }
