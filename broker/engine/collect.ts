@@ -10,6 +10,7 @@ import { DATABASE, failedChecks, unreadData } from "../task/brief.ts";
 import { collectFacts, type DiffFacts } from "../git/diff_facts.ts";
 import { OUTSIDE_A_CHANGE } from "../git/flags.ts";
 import { cutFiles, humanDiff } from "../git/human_diff.ts";
+import { requireOwnShape } from "../git/repository_shape.ts";
 import type { RepoUrl } from "../git/repo_url.ts";
 import type { StagedRepository } from "../git/staged_repository.ts";
 import { evaluateDiffPolicy } from "../git/diff_policy.ts";
@@ -107,6 +108,7 @@ function noChange({ flags }: Pick<DiffFacts, "flags">): string {
 
 /** The change waits for days at the gate: git makes objects durable, but neither their names nor its own few files. */
 async function keepStaged(git_dir: string): Promise<void> {
+  requireOwnShape(git_dir, "Cannot keep the change");
   try {
     await fsyncTree(git_dir);
     for (const above of [dirname(git_dir), dirname(dirname(git_dir))]) await fsyncDirectory(above);

@@ -52,7 +52,7 @@ export async function baseStanding(git: Git, options: BaseStandingOptions): Prom
     await writeFileAtomic(`${look}/shallow`, text.encode(`${base_commit}\n`), 0o600);
     await git.run(["update-ref", "refs/taskd/base", base_commit], run);
     const since = await git.text(["show", "-s", "--format=%ct", "refs/taskd/base"], run);
-    await fetchSince(git, { url, head, since, run: { ...remote, repository: { git_dir: look } } });
+    await fetchSince(git, { url, head, since, run: { ...remote, repository: run.repository } });
     const { code } = await git.tryRun(["merge-base", "--is-ancestor", base_commit, head], run);
     const under = await changedPaths(git, [base_commit, head], run);
     const own = new Set(await changedPaths(git, [base_commit, tree], run));

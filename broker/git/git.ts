@@ -95,6 +95,8 @@ const NO_HELPER = "credential.helper=";
 const CONFIG: readonly string[] = [
   "core.hooksPath=/dev/null",
   "core.fsmonitor=false",
+  // It runs even where it is empty.
+  "core.alternateRefsCommand=true",
   // Packs are mapped piece by piece, so that one of any size can be read.
   "core.packedGitWindowSize=32m",
   "core.attributesFile=/dev/null",

@@ -22,8 +22,6 @@ const SERVICES: Readonly<Record<string, { option: string; service: string }>> = 
 
 /** Beyond what every call has: what only the serving side knows. */
 const SERVED: readonly string[] = [
-  // It runs even where it is empty.
-  "core.alternateRefsCommand=true",
   "core.sshCommand=false",
   "core.gitProxy=false",
   // A branch that is checked out would have its files written, through filters and monitors.

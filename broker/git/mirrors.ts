@@ -29,6 +29,7 @@ import {
 import { removeTree } from "../../lib/remove_tree.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import type { Git, GitRunOptions } from "./git.ts";
+import { requireOwnShape } from "./repository_shape.ts";
 import { fetchArguments } from "./remote_refs.ts";
 import type { RepoUrl } from "./repo_url.ts";
 
@@ -83,6 +84,8 @@ export class Mirrors {
       // As a pack, like every fetch: what is linked is never written again.
       await git.run(within(path, args), { ...remote, repository: { git_dir: path } });
       await refuseBroken(git, path, remote);
+      // Git behind its wall has written there since the last look.
+      requireOwnShape(path, remote.attempted);
       await linkObjects(path, git_dir);
     } catch (error) {
       throw remote.signal?.aborted === true ? error : fileError(error, `${remote.attempted} through its mirror`);

@@ -21,9 +21,8 @@ const LEADING = new Set([
 const ALTERNATES = "objects/info/alternates";
 /** Git directories of the broker's inside one, which borrow its objects. */
 const INNER = new Set(["text", "now"]);
-/** Folders of loose objects, and packs: their names stand for what is in them. */
-const OBJECTS = /^objects\/(?:[0-9a-f]{2}|pack)$/;
-const MAX_ENTRIES = 200_000;
+/** Loose objects of the largest change, and more. */
+const MAX_ENTRIES = 2_000_000;
 const MAX_PATH_BYTES = 4_096;
 
 /**
@@ -43,7 +42,7 @@ export function requireOwnShape(git_dir: string, attempted: string, borrows?: st
       const shown = `${root.slice(git_dir.length + 1)}${root === git_dir ? "" : "/"}${name}`;
       if (left-- === 0 || entry.isSymlink || !entry.isFile && !entry.isDirectory || LEADING.has(name)) refuse(shown);
       if (name === ALTERNATES && !names(`${root}/${name}`, lent)) refuse(shown);
-      if (!entry.isDirectory || OBJECTS.test(name)) continue;
+      if (!entry.isDirectory) continue;
       if (root === git_dir && INNER.has(name)) walk(`${git_dir}/${name}`, "", `${git_dir}/objects`);
       else walk(root, `/${name}`, lent);
     }

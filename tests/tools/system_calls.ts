@@ -28,7 +28,7 @@ const HEADERS = {
 /** Those that the filter decides by their arguments. */
 const CHECKED = words(`
   chmod clone creat fchmod fchmodat ioctl mknod mknodat open openat personality process_vm_readv process_vm_writev ptrace
-  socket socketpair
+  sched_setaffinity sched_setattr sched_setparam sched_setscheduler setpriority socket socketpair
 `);
 
 /** Those for which a program has another way, and that would say more than the filter can see. */

@@ -51,7 +51,12 @@ const SET_ID_MODES = 0o6000;
 const MAKES_FILE = 0x40_0040;
 const [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK] = [1, 2, 10, 16];
 const NETLINK_ROUTE = 0;
-/** The first process of the namespace: stopped by a tracer, it would never report the end. */
+/** Of linux/resource.h. */
+const PRIO_PROCESS = 0;
+/**
+ * The first process of the namespace: stopped by a tracer, or given no time by the scheduler, it would never report the
+ * end, nor end the others with itself.
+ */
 const FIRST_PROCESS = 1;
 
 type Instruction = readonly [code: number, if_true: number, if_false: number, value: number];
@@ -106,6 +111,12 @@ const CHECKS: Readonly<Record<string, readonly Instruction[]>> = {
   ptrace: notTheFirst(1),
   process_vm_readv: notTheFirst(0),
   process_vm_writev: notTheFirst(0),
+  sched_setaffinity: notTheFirst(0),
+  sched_setattr: notTheFirst(0),
+  sched_setparam: notTheFirst(0),
+  sched_setscheduler: notTheFirst(0),
+  // Not of groups or users either: it may be one of theirs.
+  setpriority: [load(argumentAt(0)), [JUMP_EQUAL, 1, 0, PRIO_PROCESS], answer(EPERM), ...notTheFirst(1)],
   // A network namespace does not bind the other families, such as vsock.
   socket: [
     load(argumentAt(0)),

@@ -91,6 +91,18 @@ Deno.test("the first process of a sandbox cannot be traced, others can", () => {
   assertEquals([call("ptrace", 16, 1), call("ptrace", 16, 7), call("process_vm_writev", 1)], [EPERM, ALLOW, EPERM]);
 });
 
+Deno.test("no one takes the first process of a sandbox its time, nor that of a group or a user", () => {
+  for (const name of ["sched_setscheduler", "sched_setparam", "sched_setaffinity", "sched_setattr"]) {
+    assertEquals([name, call(name, 0), call(name, 7), call(name, 1)], [name, ALLOW, ALLOW, EPERM]);
+  }
+  assertEquals([call("setpriority", 0, 0, 19), call("setpriority", 0, 7, 19)], [ALLOW, ALLOW]);
+  assertEquals([call("setpriority", 0, 1, 19), call("setpriority", 1, 0, 19), call("setpriority", 2, 0, 19)], [
+    EPERM,
+    EPERM,
+    EPERM,
+  ]);
+});
+
 Deno.test("another way into the kernel ends the process, x32 is absent", () => {
   assertEquals(verdict("x86_64", 20, [], 0x4000_0003), 0x8000_0000);
   assertEquals(verdict("x86_64", 0x4000_0000 | 39), ENOSYS);

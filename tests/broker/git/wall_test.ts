@@ -120,6 +120,8 @@ const LEFT: Readonly<Record<string, string>> = {
   "a pipe as its cuts": "rm -f shallow && mkfifo shallow",
   "objects of others": "echo /tmp/other > objects/info/alternates",
   "objects of others, inside": "echo /tmp/other > text/objects/info/alternates",
+  "a link among its objects": "mkdir -p objects/ab && ln -s /tmp objects/ab/own",
+  "a pipe among its packs": "mkfifo objects/pack/pack-1.idx",
   "other parents": "mkdir -p info && touch info/grafts",
 };
 
