@@ -13,7 +13,7 @@ import { mergeInto, type MergeReport } from "../merge/three_way.ts";
 import { randomHex } from "../clock.ts";
 import { isoNow, type Point, pointAt, type StoreContext } from "../store/context.ts";
 import { leftOut } from "../store/left_out.ts";
-import { forkBase, mergeBase, type MergeSideRef, mergesInForce, withMerge } from "../store/merge_base.ts";
+import { alsoOf, forkBase, mergeBase, type MergeSideRef, mergesInForce, withMerge } from "../store/merge_base.ts";
 import { requirePlace } from "../store/ops/repoint.ts";
 import { type Address, formatAddress, requireBranch, type Txid } from "../store/names.ts";
 import type { ContentPoint, MergeRecord, Ref } from "../store/ref.ts";
@@ -117,7 +117,8 @@ export async function mergeUnder(
   const base = forked_at === undefined
     ? await mergeBase(context, source, target)
     : await forkBase(context, source, target, forked_at);
-  const merging = { from: formatAddress(point.address), base, source: source.at, before: target.at };
+  const also = await alsoOf(context, source);
+  const merging = { from: formatAddress(point.address), base, source: source.at, also, before: target.at };
   const done = await apply(context, session, options, merging);
   return { ...done, ...await leftOut(context, point) };
 }
@@ -196,7 +197,7 @@ function sideOf({ address, ref, lineage, head }: Point): MergeSideRef {
   return { address, ref, at: { lineage, txid: head.txid, digest: head.digest } };
 }
 
-type Merging = Pick<MergeRecord, "from" | "base" | "source" | "before" | "reverts" | "left"> & {
+type Merging = Pick<MergeRecord, "from" | "base" | "source" | "also" | "before" | "reverts" | "left"> & {
   /** Where the target stood before the merge that is taken back. */
   had?: ContentPoint;
 };
@@ -208,7 +209,7 @@ async function apply(
   context: StoreContext,
   session: CaptureSession,
   options: MergeBranchesOptions,
-  { from, base, source, before, reverts, left, had }: Merging,
+  { from, base, source, also = [], before, reverts, left, had }: Merging,
 ): Promise<MergeBranchesResult> {
   const { db, branch } = session.address;
   using base_image = await imageOf(context, db, base, options).catch((error) => {
@@ -235,6 +236,7 @@ async function apply(
       from,
       base,
       source,
+      ...also.length === 0 ? {} : { also },
       ...(before && { before }),
       onto,
       ...kept,

@@ -263,3 +263,33 @@ Deno.test("a common point that is stored no more is named, and the branches go o
     await scene.store.promote(TRY, MAIN);
     assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:mended,3:new");
   }));
+
+Deno.test("after merges both ways the newer one is the common point: what a branch then took back stays so", () =>
+  shop(async (scene) => {
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=1");
+    await edit(scene, "main", "UPDATE orders SET note='noted' WHERE id=1", "INSERT INTO orders VALUES (4,'new','')");
+    await merge(scene);
+    await merge(scene, MAIN, TRY);
+    await edit(scene, "try", "UPDATE orders SET note='' WHERE id=1", "DELETE FROM orders WHERE id=4");
+    await edit(scene, "main", "INSERT INTO orders VALUES (5,'new','')");
+    assertEquals((await merge(scene, MAIN, TRY)).conflicts, []);
+    assertEquals(await stored(scene.store, "app@try", ORDERS), "1:mended,2:new,3:new,5:new");
+    assertEquals(await stored(scene.store, "app@try", "SELECT note FROM orders WHERE id=1"), "");
+    // And back: what the one that took it in has not touched since is no conflict.
+    await edit(scene, "try", "UPDATE orders SET state='sent' WHERE id=1");
+    assertEquals((await merge(scene)).conflicts, []);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:sent,2:new,3:new,5:new");
+  }));
+
+Deno.test("what came by way of a third branch is not brought again", () =>
+  shop(async (scene) => {
+    const third = at("app@third");
+    await scene.store.fork(MAIN, "third");
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=1");
+    await merge(scene, TRY, third);
+    await merge(scene, third, MAIN);
+    await edit(scene, "main", "UPDATE orders SET state='new' WHERE id=1");
+    await edit(scene, "try", "UPDATE orders SET state='sent' WHERE id=2");
+    assertEquals((await merge(scene)).conflicts, []);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:sent,3:new");
+  }));

@@ -23,7 +23,7 @@ import { sql, withDirectory } from "../../tests/support/stores.ts";
 import { quoteName } from "../sqlite/image.ts";
 import { hasCode } from "../errors.ts";
 import { SourceChanges } from "./source_changes.ts";
-import { mergeInto, type MergeOutcome } from "./three_way.ts";
+import { mergeInto, type MergeOutcome, type ThreeWayOptions } from "./three_way.ts";
 
 /** A table's rows by their key, each with its cells by column: type and text of every value. */
 type Rows = Map<string, Map<string, string>>;
@@ -419,6 +419,40 @@ Deno.test("a key that both sides inserted in other letters is a conflict", async
   assertEquals(found, [{ kind: "inserted_twice", table: "c", key: theirs, ours, theirs }]);
 });
 
+Deno.test("rows that swap a unique value keep what the target has in columns of its own", async () => {
+  for (const options of ["", "WITHOUT ROWID"]) {
+    const found = await mergedOf({
+      base: [`CREATE TABLE t (id INTEGER PRIMARY KEY, u UNIQUE) ${options}`, "INSERT INTO t VALUES (1, 'a'), (2, 'b')"],
+      ours: ["ALTER TABLE t ADD COLUMN c DEFAULT 'none'", "UPDATE t SET c = 'own ' || id"],
+      theirs: ["UPDATE t SET u = NULL", "UPDATE t SET u = CASE id WHEN 1 THEN 'b' ELSE 'a' END"],
+    }, "SELECT * FROM t ORDER BY id");
+    assertEquals(found, [[], [1, "b", "own 1"], [2, "a", "own 2"]]);
+  }
+});
+
+Deno.test("a row without a key is not taken for another that has its rowid since", async () => {
+  const found = await mergedOf({
+    base: ["CREATE TABLE t (k TEXT PRIMARY KEY, v, w)", "INSERT INTO t VALUES (NULL, 'a', 0)"],
+    ours: ["DELETE FROM t", "INSERT INTO t VALUES ('x', 'other', 0)"],
+    theirs: ["UPDATE t SET w = 5"],
+  }, "SELECT * FROM t");
+  assertEquals(found.map((conflict) => (conflict as { kind: string }).kind), ["changed_twice"]);
+});
+
+Deno.test("a row that was decided for the source, and breaks a rule of the target, is a conflict", async () => {
+  const found = await mergedOf(
+    {
+      base: ["CREATE TABLE t (id INTEGER PRIMARY KEY, u UNIQUE)"],
+      ours: ["INSERT INTO t VALUES (1, 'a'), (9, 'z')"],
+      theirs: ["INSERT INTO t VALUES (1, 'z')"],
+    },
+    "SELECT * FROM t",
+    { prefer: "theirs" },
+  );
+  const detail = "UNIQUE constraint failed: t.u";
+  assertEquals(found, [{ kind: "constraint", table: "t", key: { id: 1 }, detail }]);
+});
+
 Deno.test("a row that VACUUM gave another's rowid is not taken for that", async () => {
   const found = await mergedOf({
     base: ["CREATE TABLE t (k, n)", "INSERT INTO t VALUES ('one', 0), ('two', 0), ('three', 0)"],
@@ -431,7 +465,11 @@ Deno.test("a row that VACUUM gave another's rowid is not taken for that", async 
 });
 
 /** Runs statements on three sides, merges, and returns what a query says of the target. */
-async function mergedOf(sides: { base: string[]; ours: string[]; theirs: string[] }, query: string) {
+async function mergedOf(
+  sides: { base: string[]; ours: string[]; theirs: string[] },
+  query: string,
+  options: ThreeWayOptions = {},
+) {
   let rows: unknown[] = [];
   await withDirectory(async (directory) => {
     const path = (side: string) => `${directory}/${side}`;
@@ -441,7 +479,7 @@ async function mergedOf(sides: { base: string[]; ours: string[]; theirs: string[
       sql(path(side), ...sides[side]);
     }
     using changes = await SourceChanges.read(path("base"), path("theirs"));
-    const { merged, conflicts, definitions } = await mergeInto(path("ours"), changes);
+    const { merged, conflicts, definitions } = await mergeInto(path("ours"), changes, options);
     using db = new DatabaseSync(path("ours"));
     rows = merged ? [definitions, ...db.prepare(query).all().map((row) => Object.values(row))] : conflicts;
   });

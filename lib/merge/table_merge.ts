@@ -185,9 +185,15 @@ export class TableMerge {
   settle(report: ReportConflict): void {
     const [refused, target, table] = [this.#refused, this.#target, this.#table!];
     this.#refused = [];
+    if (refused.length === 0) return;
+    const own = this.#own.map(({ name }) => name);
+    const whole = refused.map(({ key, at, row }) => {
+      const kept = own.length === 0 ? [] : target.row(table, own, at)!.values;
+      return { key, row: { ...row, values: [...row.values, ...kept] } };
+    });
     for (const { at } of refused) target.delete(table, at);
-    for (const { key, row } of refused) {
-      this.#guarded(() => key, report, () => target.insert(table, this.#names, row));
+    for (const { key, row } of whole) {
+      this.#guarded(() => key, report, () => target.insert(table, [...this.#names, ...own], row));
     }
   }
 
@@ -324,12 +330,13 @@ export class TableMerge {
   }
 
   /**
-   * Whether a row is the one that the source changed. Of a table without a key only the rowid says so, which VACUUM gives
-   * to others: then the cells that the source left have to be as it left them.
+   * Whether a row is the one that the source changed. Of a table without a key, or where that is NULL, only the rowid says
+   * so, which others get: then the cells that the source left have to be as it left them.
    */
   #isKnown({ before }: Pair, row: TargetRow, changed: readonly number[]): boolean {
     const { by_rowid, key_length, after, before: table } = this.#plan;
-    if (!by_rowid || key_length > 0 || (after ?? table)!.alias !== undefined) return true;
+    const has_key = key_length > 0 && !before!.values.slice(0, key_length).includes(null);
+    if (!by_rowid || has_key || (after ?? table)!.alias !== undefined) return true;
     return row.values.every((value, i) => changed.includes(i) || sameValue(value, this.#baseValue(before!.values, i)));
   }
 

@@ -191,7 +191,7 @@ class Attempt {
         for await (const pair of this.#pairs(table)) {
           if (TableMerge.kindOf(pair) === kind) table.apply(pair, this.#report);
         }
-        if (kind === "changed") table.settle(this.#report);
+        table.settle(this.#report);
       }
     }
     if (this.#total > 0) return;

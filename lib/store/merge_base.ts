@@ -21,6 +21,9 @@ const MAX_PAST = 64;
 /** What a branch's log calls points with which its history goes on. */
 const GOES_ON = ["create", "fork", "checkpoint", "merge", "revert", "compact"];
 
+/** Points of other branches that a merge remembers to have brought with its source. */
+const MAX_ALSO = 8;
+
 /** How far a branch's history goes in each lineage. */
 type Reach = ReadonlyMap<string, number>;
 
@@ -77,18 +80,40 @@ async function commonPoint(
   target: MergeSideRef,
 ): Promise<ContentPoint | undefined> {
   const reach = { source: await reachOf(context, source), target: await reachOf(context, target) };
-  const both = (point: Base | undefined) => has(reach.source, point) && has(reach.target, point);
-  const candidates = [
-    ...[target.at, source.at, originOf(source.ref), originOf(target.ref)].filter((point) => point !== undefined).filter(
-      both,
-    ),
-    ...taken(target.ref).filter(({ source, onto }) => has(reach.source, source) && has(reach.target, onto))
-      .map(({ source }) => source),
-    ...taken(source.ref).filter(({ source, onto }) => has(reach.target, source) && has(reach.source, onto))
-      .map(({ source }) => source),
-  ];
-  // The last one found wins among those of which none leads to another: any of them is right.
-  return (await inFront(context, candidates)).at(-1);
+  const taken = {
+    source: takenOf(source.ref).filter(({ onto }) => has(reach.source, onto)),
+    target: takenOf(target.ref).filter(({ onto }) => has(reach.target, onto)),
+  };
+  const merged = [...taken.source, ...taken.target];
+  await addMerged(context, reach.source, taken.source);
+  await addMerged(context, reach.target, taken.target);
+  const known = [target.at, source.at, originOf(source.ref), originOf(target.ref), ...merged.flatMap(pointsOf)];
+  const common = known.filter((point) => point !== undefined).filter((point) =>
+    has(reach.source, point) && has(reach.target, point)
+  );
+  return (await inFront(context, common, merged)).at(-1);
+}
+
+/** The points that a merge brought. */
+function pointsOf({ source, also = [] }: Pick<MergeRecord, "source" | "also">): ContentPoint[] {
+  return [...also, source];
+}
+
+/** Adds what came by merges to what a branch, or a point, has of its own. */
+async function addMerged(
+  context: StoreContext,
+  reach: Map<string, number>,
+  merged: readonly MergeRecord[],
+): Promise<void> {
+  let left = merged;
+  for (;;) {
+    const come = left.filter(({ onto }) => has(reach, onto));
+    if (come.length === 0) return;
+    left = left.filter((merge) => !come.includes(merge));
+    for (const [lineage, txid] of await walk(context, come.flatMap(pointsOf))) {
+      reach.set(lineage, Math.max(txid, reach.get(lineage) ?? 0));
+    }
+  }
 }
 
 /** The merges of a branch that no other one has taken back, unless that was taken back itself. */
@@ -101,20 +126,34 @@ function notTakenBack({ merges = [] }: Ref): MergeRecord[] {
 }
 
 /** What a branch has of others. What was taken back is brought again by the next merge, so that no reversal is among it. */
-function taken(ref: Ref): MergeRecord[] {
+function takenOf(ref: Ref): MergeRecord[] {
   return notTakenBack(ref).filter(({ reverts }) => reverts === undefined);
 }
 
-/** The points that come before no other of them. */
-async function inFront(context: StoreContext, points: readonly ContentPoint[]): Promise<ContentPoint[]> {
-  const is = (x: Base, y: Base) => x.lineage === y.lineage && x.txid === y.txid;
-  const front: ContentPoint[] = [];
-  for (const point of points) {
-    const others = points.filter((other) => !is(other, point));
-    const later = await Promise.all(others.map(async (other) => has(await walk(context, [other]), point)));
-    if (!later.includes(true)) front.push(point);
-  }
-  return front;
+/**
+ * What a merge of this branch brings of other branches, which have been merged into it: the newest that are known.
+ * Without it, a branch that gets them by way of a third one would get them twice.
+ */
+export async function alsoOf(context: StoreContext, side: MergeSideRef): Promise<ContentPoint[]> {
+  const reach = await reachOf(context, side);
+  const found = takenOf(side.ref).filter(({ onto }) => has(reach, onto)).flatMap(pointsOf);
+  const newest = new Map(found.map((point) => [point.lineage, point]));
+  return [...newest.values()].slice(-MAX_ALSO);
+}
+
+/** The points that no other of them has, by its chain or by a merge. */
+async function inFront(
+  context: StoreContext,
+  points: readonly ContentPoint[],
+  merged: readonly MergeRecord[],
+): Promise<ContentPoint[]> {
+  const distinct = [...new Map(points.map((point) => [`${point.lineage}/${point.txid}`, point])).values()];
+  const reaches = await Promise.all(distinct.map(async (point) => {
+    const reach = await walk(context, [point]);
+    await addMerged(context, reach, merged);
+    return reach;
+  }));
+  return distinct.filter((point, i) => !reaches.some((reach, j) => i !== j && has(reach, point)));
 }
 
 /** Where a branch was forked. */
@@ -129,7 +168,7 @@ function has(reach: Reach, point: Base | undefined): boolean {
 }
 
 /** What a full copy continues is in no base pointer: the ref says it, of the branch's present lineage. */
-async function reachOf(context: StoreContext, { at, ref }: MergeSideRef): Promise<Reach> {
+async function reachOf(context: StoreContext, { at, ref }: MergeSideRef): Promise<Map<string, number>> {
   const { past = [] } = ref;
   const origin = originOf(ref);
   const starts = [at, ...at.lineage === ref.lineage ? past : [], ...origin === undefined ? [] : [origin]];
@@ -251,6 +290,6 @@ export function mergePointsOf(ref: Ref): ContentPoint[] {
   const origin = originOf(ref);
   return [
     ...origin === undefined ? [] : [origin],
-    ...merges.flatMap(({ base, source, before }) => [base, source, ...before === undefined ? [] : [before]]),
+    ...merges.flatMap(({ base, before, ...brought }) => [base, ...pointsOf(brought), ...before ? [before] : []]),
   ];
 }

@@ -84,6 +84,8 @@ export interface MergeRecord {
   from: string;
   base: ContentPoint;
   source: ContentPoint;
+  /** What the source had of other branches by merges: the newest point of each. */
+  also?: ContentPoint[];
   /** Where the branch stood before it; absent from what version 0.1.0 wrote. */
   before?: ContentPoint;
   /** Where the branch stood with it. */
@@ -178,6 +180,7 @@ const MergeSchema = v.object({
   from: v.string(),
   base: ContentPointSchema,
   source: ContentPointSchema,
+  also: v.exactOptional(v.array(ContentPointSchema)),
   before: v.exactOptional(ContentPointSchema),
   onto: v.object({ lineage, txid: count }),
   reverts: v.exactOptional(v.string()),
