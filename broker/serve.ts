@@ -37,6 +37,7 @@ import { createLog, type Log } from "../lib/log.ts";
 import { DesktopNotifier, notifyPrograms } from "./engine/notify.ts";
 import { DurableQueue } from "./engine/queue/queue.ts";
 import { askProgram, isFile, PROGRAM_PATHS } from "./sandbox/host_programs.ts";
+import { seccompFilter } from "./sandbox/bubblewrap/seccomp_filter.ts";
 import { endProcesses } from "./sandbox/processes.ts";
 import { parentOf } from "../lib/real_path.ts";
 import { EMPTY_VIEW, type ReadHostView } from "./sandbox/bubblewrap/host_view.ts";
@@ -220,7 +221,7 @@ async function openHost(options: OpenOptions): Promise<Host> {
   const programs = { ...PROGRAM_PATHS, ...options.programs };
   const git = await openGit(
     { home: empty_dir, clock, places: programs.git, run_hooks_of: settings.run_hooks_of },
-    { ask: askProgram({ env, clock }), bwraps: programs.bubblewrap },
+    { ask: askProgram({ env, clock }), bwraps: programs.bubblewrap, filter: seccompFilter(Deno.build.arch) },
   );
   await git.version();
   const gh_path = programs.gh.find(isFile);

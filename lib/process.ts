@@ -24,6 +24,8 @@ export interface ProcessOptions {
   on_excess?: "refuse" | "cut";
   /** Takes the output as it comes; then none is kept, and there may be any amount of it. */
   onOutput?: (chunk: Uint8Array) => void;
+  /** Asks for its end, where its group is not all of it; if it has not ended soon after that, the group is killed. */
+  onEnd?: (pid: number) => Promise<void>;
   /** Ends it at once. Named by every caller: undefined is for what has to be done whatever else is ended. */
   signal: AbortSignal | undefined;
   clock: Clock;
@@ -51,6 +53,8 @@ export interface ProcessResult {
   truncated: boolean;
 }
 
+/** Between the question for its end and the kill of its group, milliseconds. */
+const END_MS = 5_000;
 const MAX_STDERR_BYTES = 64 << 10;
 
 /**
@@ -66,12 +70,18 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   const over = new AbortController();
   let ended: "deadline" | "abort" | "excess" | undefined;
   const [out, err] = [child.stdout.getReader(), child.stderr.getReader()];
-  const end = (why: typeof ended) => {
-    ended ??= why;
+  const kill = () => {
     killGroup(child);
     // A descendant that outlives it may hold the pipes open: do not wait for it.
     void out.cancel();
     void err.cancel();
+  };
+  const end = (why: typeof ended) => {
+    if (ended !== undefined) return;
+    ended = why;
+    if (options.onEnd === undefined) return kill();
+    const asked = options.onEnd(child.pid).then(() => options.clock.sleep(END_MS, over.signal));
+    void Promise.race([child.status, asked]).catch(() => {}).finally(kill);
   };
   const onAbort = () => end("abort");
   signal?.addEventListener("abort", onAbort, { once: true });

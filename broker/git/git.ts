@@ -15,7 +15,7 @@ import type { GitCredentials } from "./credentials.ts";
 import { hideSecrets } from "../../lib/text/secrets.ts";
 import { gitError } from "./git_failure.ts";
 import type { GitRepository } from "./git_repository.ts";
-import { behindWall } from "./git_wall.ts";
+import { behindWall, endWalled, type GitWall } from "./git_wall.ts";
 import { servedArguments } from "./local_repository.ts";
 import { type ProcessLimits, type ProcessResult, runProcess } from "../../lib/process.ts";
 import { requireOwnShape } from "./repository_shape.ts";
@@ -70,8 +70,8 @@ export interface GitOptions {
   clock?: Clock;
   /** Absolute paths of repositories of this machine whose own hooks and settings may run programs, by the operator's word. */
   run_hooks_of?: readonly string[];
-  /** The program that holds git, as `findGitWall` finds it; without one there is no wall. */
-  wall?: string | undefined;
+  /** What holds git, as `findGitWall` finds it; without it there is no wall. */
+  wall?: GitWall | undefined;
 }
 
 /**
@@ -144,7 +144,7 @@ export class Git {
   readonly home: string;
   readonly clock: Clock;
   readonly #run_hooks_of: readonly string[];
-  readonly #wall: string | undefined;
+  readonly #wall: GitWall | undefined;
   #version: Promise<string> | undefined;
 
   /** @throws {TaskdError} `not_found` when there is no git. */
@@ -210,7 +210,10 @@ export class Git {
       durable: DURABLE,
       run_hooks_of: this.#run_hooks_of,
     });
-    const { program, args: all } = this.#placed([...config.flatMap((setting) => ["-c", setting]), ...called], options);
+    const { program, args: all, is_walled } = this.#placed(
+      [...config.flatMap((setting) => ["-c", setting]), ...called],
+      options,
+    );
     const result = await runProcess(program, {
       args: all,
       limits: { ...LIMITS, ...options.limits },
@@ -238,6 +241,7 @@ export class Git {
       max_bytes: options.max_bytes ?? DEFAULT_MAX_BYTES,
       on_excess: options.on_excess ?? "refuse",
       ...options.onOutput === undefined ? {} : { onOutput: options.onOutput },
+      ...is_walled ? { onEnd: (pid) => endWalled(pid, this.clock) } : {},
       clock: this.clock,
       attempted,
       stdin,
@@ -251,12 +255,14 @@ export class Git {
   }
 
   /** Behind the wall, or on the host. */
-  #placed(args: readonly string[], options: GitRunOptions): { program: string; args: readonly string[] } {
+  #placed(args: readonly string[], options: GitRunOptions) {
     const { repository, remote, reads_host = false, checks_out = false } = options;
-    if (this.#wall === undefined || repository === undefined || reads_host) return { program: this.path, args };
+    const on_host = { program: this.path, args, is_walled: false };
+    if (this.#wall === undefined || repository === undefined || reads_host) return on_host;
     requireOwnShape(repository.git_dir, options.attempted, repository.borrows);
-    if (remote !== undefined) return { program: this.path, args };
-    return behindWall(this.#wall, [this.path, args], { repository, home: this.home, checks_out });
+    if (remote !== undefined) return on_host;
+    const call = { repository, home: this.home, checks_out };
+    return { ...behindWall(this.#wall, [this.path, args], call), is_walled: true };
   }
 }
 

@@ -2,11 +2,13 @@
  * The wall around git, where bubblewrap works: what a call sees is the system's programs and the folders that it is for.
  *
  * What it guarantees of a call behind it, whatever the objects that git reads make of git: no network, no other process,
- * no home and no key, no other task's folder; it writes the call's git directory alone, without its settings, and the
+ * no home and no key, no keyring and no namespace, no other task's folder; it writes the call's git directory alone, without its settings, and the
  * work tree where it is to check one out. A call of a remote is not behind it: it needs the network, and the operator's
  * keys and helpers.
  */
 
+import type { Clock } from "../../lib/clock.ts";
+import { runProcess } from "../../lib/process.ts";
 import { words } from "../../lib/text/words.ts";
 import type { GitRepository } from "./git_repository.ts";
 
@@ -19,7 +21,19 @@ const TMP_BYTES = 64 << 20;
  * Of a git directory, what no call changes: what git obeys on the host, packs that a mirror has too, and the directory
  * inside it. A folder that is bound itself cannot get another name, nor what is in it one in another folder.
  */
-const KEPT = ["config", "info", "objects/pack", "text"] as const;
+const KEPT = ["config", "info", "objects/pack", "text", "now"] as const;
+
+/** What holds git. */
+export interface GitWall {
+  /** Absolute path of bubblewrap. */
+  bwrap: string;
+  /** Which system calls pass, as the kernel takes it. */
+  filter: Uint8Array<ArrayBuffer>;
+}
+
+/** The shell gives bwrap the filter as its descriptor 10, and becomes it. */
+const SHELL = "/bin/bash";
+const WITH_FILTER = 'exec 10< <(base64 -d <<<"$0"); exec "$@"';
 
 /** What a call is for. */
 export interface WalledCall {
@@ -34,15 +48,16 @@ export interface WalledCall {
 
 /** A program behind the wall; it gets its environment and its streams as they are. */
 export function behindWall(
-  bwrap: string,
+  { bwrap, filter }: GitWall,
   [program, args]: readonly [program: string, args: readonly string[]],
   { repository, home, checks_out, uid = Deno.uid() }: WalledCall,
 ): { program: string; args: string[] } {
   const bind = (kind: "--bind" | "--bind-try" | "--ro-bind" | "--ro-bind-try", path: string) => [kind, path, path];
   const { git_dir, work_tree, borrows } = repository ?? {};
   return {
-    program: bwrap,
+    program: SHELL,
     args: [
+      ...["-c", WITH_FILTER, filter.toBase64(), bwrap, "--seccomp", "10"],
       ...namespaces(uid),
       ...["--die-with-parent", "--new-session"],
       ...SEEN.flatMap((path) => bind("--ro-bind-try", path)),
@@ -55,6 +70,35 @@ export function behindWall(
       ...["--chdir", home, "--remount-ro", "/", "--remount-ro", "/dev", "--", program, ...args],
     ],
   };
+}
+
+/**
+ * Ends a call behind the wall by the first process of its namespace. With that the kernel ends all others, before bwrap
+ * learns of it and ends itself: no process is left when the call has ended, whatever it has become.
+ */
+export async function endWalled(bwrap_pid: number, clock: Clock): Promise<void> {
+  const { stdout } = await runProcess("/bin/ps", {
+    args: ["-axo", "pid=,ppid="],
+    env: { LC_ALL: "C" },
+    cwd: "/",
+    deadline_ms: 10_000,
+    max_bytes: 16 << 20,
+    clock,
+    attempted: "Cannot list the running processes",
+    signal: undefined,
+  });
+  for (const line of new TextDecoder().decode(stdout).split("\n")) {
+    const [pid, parent] = line.trim().split(/\s+/).map(Number);
+    if (parent === bwrap_pid) signal(pid!);
+  }
+}
+
+function signal(pid: number): void {
+  try {
+    Deno.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended.
+  }
 }
 
 /**

@@ -5,13 +5,15 @@
 import { TaskdError } from "../../lib/errors.ts";
 import { lstatIfPresent } from "../../lib/fs.ts";
 import { Git, type GitOptions } from "./git.ts";
-import { behindWall } from "./git_wall.ts";
+import { behindWall, type GitWall } from "./git_wall.ts";
 
 /** How programs are asked, and where bwrap may be. */
 export interface WallSources {
   ask: (path: string, args: readonly string[]) => Promise<{ code: number }>;
   /** Absolute paths. */
   bwraps: readonly string[];
+  /** As {@linkcode GitWall} has it. */
+  filter: GitWall["filter"];
 }
 
 /** @throws {TaskdError} `not_found` when there is no git. */
@@ -21,21 +23,22 @@ export async function openGit(options: Omit<GitOptions, "wall">, sources: WallSo
 }
 
 /**
- * The bwrap that can hold git; undefined where there is none, or git is none of the system's programs. One that cannot do
+ * The wall that can hold git; undefined where there is none, or git is none of the system's programs. One that cannot do
  * all that it is asked for ends, and git is not started.
  *
  * @param home Where git will be called; by default a folder that every machine has.
  */
 export async function findGitWall(
   git_path: string,
-  { ask, bwraps }: WallSources,
+  { ask, bwraps, filter }: WallSources,
   home = "/usr",
-): Promise<string | undefined> {
+): Promise<GitWall | undefined> {
   if (Deno.build.os !== "linux" || !git_path.startsWith("/usr/")) return undefined;
   for (const bwrap of bwraps.filter((path) => lstatIfPresent(path) !== undefined)) {
-    const { program, args } = behindWall(bwrap, [git_path, ["--version"]], { home, checks_out: false });
+    const wall = { bwrap, filter };
+    const { program, args } = behindWall(wall, [git_path, ["--version"]], { home, checks_out: false });
     try {
-      if ((await ask(program, args)).code === 0) return bwrap;
+      if ((await ask(program, args)).code === 0) return wall;
     } catch (error) {
       if (!(error instanceof TaskdError)) throw error;
     }

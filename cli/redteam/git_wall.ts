@@ -7,6 +7,7 @@ import type { WalledCall } from "../../broker/git/git_wall.ts";
 import { findGitWall } from "../../broker/git/open_git.ts";
 import { parseRepo } from "../../broker/git/repo_url.ts";
 import { stageRepository } from "../../broker/git/staged_repository.ts";
+import { seccompFilter } from "../../broker/sandbox/bubblewrap/seccomp_filter.ts";
 import { askProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 import { makeRepository } from "./make_repository.ts";
 import type { SecurityPromise } from "./security_promise.ts";
@@ -22,6 +23,7 @@ export const TAKEN_OVER: Readonly<Record<string, string>> = {
   "reach the network": "exec 3<>/dev/tcp/127.0.0.1/$PORT",
   "write a program": "touch /usr/bin/own-$HOST_PID && rm /usr/bin/own-$HOST_PID",
   "write git's home": "touch $HOME/.gitconfig && rm $HOME/.gitconfig",
+  "make a namespace": "unshare --mount true",
   "make a device": "mknod /tmp/disk-$HOST_PID b 7 0 && rm /tmp/disk-$HOST_PID",
   "write the repository's settings": "echo '' >> $OWN/config",
   "exchange the repository's settings": "mv $OWN/config $OWN/old && mv $OWN/old $OWN/config",
@@ -80,7 +82,7 @@ export const GIT_WALL_PROMISE: SecurityPromise = {
     await Deno.mkdir(home);
     const git = new Git({ home, clock: context.clock, places: programs?.git });
     const bwraps = programs?.bubblewrap ?? PROGRAM_PATHS.bubblewrap;
-    const wall = await findGitWall(git.path, { ask, bwraps });
+    const wall = await findGitWall(git.path, { ask, bwraps, filter: seccompFilter(Deno.build.arch) });
     if (wall === undefined) return trial.skip("git runs on this host: bubblewrap does not hold it");
     const url = parseRepo(await makeRepository(git, root));
     const stage = (name: string) =>

@@ -7,6 +7,7 @@ import type { Settings } from "../../broker/settings/settings.ts";
 import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 import { findGitWall } from "../../broker/git/open_git.ts";
 import { INSTALL_GIT, parseGitVersion } from "../../broker/git/min_version.ts";
+import { seccompFilter } from "../../broker/sandbox/bubblewrap/seccomp_filter.ts";
 import { type AskProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
 
 /** Programs that are there and not used. */
@@ -25,8 +26,9 @@ export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise
   if (found === undefined) return fail("git", `${path} does not report its version`, INSTALL_GIT);
   const { version, is_new } = found;
   if (!is_new) return fail("git", `${version} at ${path} is too old`, INSTALL_GIT);
-  const wall = await findGitWall(path, { ask, bwraps: places.bubblewrap });
-  const behind = wall === undefined ? "on the host, behind no wall" : `behind ${wall} where it calls no remote`;
+  const filter = seccompFilter(Deno.build.arch);
+  const wall = await findGitWall(path, { ask, bwraps: places.bubblewrap, filter });
+  const behind = wall === undefined ? "on the host, behind no wall" : `behind ${wall.bwrap} where it calls no remote`;
   return ok("git", `${version} at ${path}, ${behind}`);
 }
 

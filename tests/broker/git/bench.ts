@@ -8,6 +8,8 @@ import { Git } from "../../../broker/git/git.ts";
 import { type MirrorOptions, Mirrors } from "../../../broker/git/mirrors.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { type StagedRepository, stageRepository } from "../../../broker/git/staged_repository.ts";
+import type { GitWall } from "../../../broker/git/git_wall.ts";
+import { seccompFilter } from "../../../broker/sandbox/bubblewrap/seccomp_filter.ts";
 import { PROGRAM_PATHS } from "../../../broker/sandbox/host_programs.ts";
 import { endProcesses } from "../../../broker/sandbox/processes.ts";
 import { systemClock } from "../../../lib/clock.ts";
@@ -62,7 +64,10 @@ export interface GitBenchOptions {
 }
 
 /** What holds git where it is installed. */
-export const WALL = PROGRAM_PATHS.bubblewrap.find((path) => lstatIfPresent(path) !== undefined);
+const BWRAP = PROGRAM_PATHS.bubblewrap.find((path) => lstatIfPresent(path) !== undefined);
+export const WALL: GitWall | undefined = BWRAP === undefined
+  ? undefined
+  : { bwrap: BWRAP, filter: seccompFilter(Deno.build.arch) };
 
 /** A bare repository with one commit on main, and room for tasks. */
 export class GitBench implements AsyncDisposable {

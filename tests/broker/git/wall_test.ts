@@ -8,7 +8,7 @@ import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { collectFacts } from "../../../broker/git/diff_facts.ts";
 import { Git } from "../../../broker/git/git.ts";
-import { behindWall, type WalledCall } from "../../../broker/git/git_wall.ts";
+import { behindWall, endWalled, type WalledCall } from "../../../broker/git/git_wall.ts";
 import { takeForBinary } from "../../../broker/git/staged_repository.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { findGitWall } from "../../../broker/git/open_git.ts";
@@ -98,15 +98,41 @@ Deno.test({
   },
 });
 
+Deno.test({
+  name: "no process is left when a call has ended that printed more than was asked for",
+  ignore: !on_linux,
+  fn: async () => {
+    const seconds = String(86_400 + Math.random());
+    // Out of its session, with no hold on its pipes.
+    const left = `setsid sh -c 'exec sleep ${seconds}' >/dev/null 2>&1 </dev/null & exec cat /dev/zero`;
+    const { program, args } = behindWall(WALL!, ["/bin/sh", ["-c", left]], { home: "/usr", checks_out: false });
+    const { truncated } = await runProcess(program, {
+      args,
+      env: { PATH: "/usr/bin:/bin" },
+      cwd: "/",
+      deadline_ms: 60_000,
+      max_bytes: 64 << 20,
+      on_excess: "cut",
+      clock: systemClock,
+      attempted: "Cannot attack",
+      signal: undefined,
+      onEnd: (pid) => endWalled(pid, systemClock),
+    });
+    assert(truncated);
+    assertEquals((await listProcesses()).filter(({ command_line }) => command_line.includes(seconds)), []);
+  },
+});
+
 Deno.test("there is a wall where bwrap holds git as it is asked to, and git is the system's", async () => {
   const ask = askProgram({ env: () => undefined });
-  const found = (git_path: string, ...bwraps: string[]) => findGitWall(git_path, { ask, bwraps });
+  const found = (git_path: string, ...bwraps: string[]) =>
+    findGitWall(git_path, { ask, bwraps, filter: WALL?.filter ?? new Uint8Array() });
   const git = "/usr/bin/git";
   assertEquals(await found(git, "/usr/bin/no-such-bwrap", "/bin/false"), undefined);
   if (!on_linux) return;
-  assertEquals([await found(git, "/bin/false", WALL!), await found("/opt/git", WALL!)], [WALL, undefined]);
+  assertEquals([await found(git, "/bin/false", WALL!.bwrap), await found("/opt/git", WALL!.bwrap)], [WALL, undefined]);
   // It sees no git there.
-  assertEquals(await found("/usr/no-such/git", WALL!), undefined);
+  assertEquals(await found("/usr/no-such/git", WALL!.bwrap), undefined);
 });
 
 /** What a git that has been taken over may leave in its directory: commands of the shell in that. */
