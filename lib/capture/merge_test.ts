@@ -264,7 +264,7 @@ Deno.test("a common point that is stored no more is named, and the branches go o
     assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:mended,3:new");
   }));
 
-Deno.test("after merges both ways the newer one is the common point: what a branch then took back stays so", () =>
+Deno.test("after merges both ways the newer one is the common point: what was taken back stays so", () =>
   shop(async (scene) => {
     await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=1");
     await edit(scene, "main", "UPDATE orders SET note='noted' WHERE id=1", "INSERT INTO orders VALUES (4,'new','')");
