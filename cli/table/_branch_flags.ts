@@ -44,7 +44,11 @@ export const SAFETY_TTL: FlagSpec = duration("safety-ttl", "How long the safety 
 
 export const WAIT: FlagSpec = duration("wait", "How long to wait for an application to close the branch's file");
 
-export const REOPEN: FlagSpec = on(
-  "reopen",
-  "Close the live session of the branch that changes first, and open it again afterwards",
-);
+/** Of what makes a branch hold something else. */
+export const REPOINTING: readonly FlagSpec[] = [
+  MATERIALIZE,
+  SAFETY,
+  SAFETY_TTL,
+  on("reopen", "Close the live session of the branch that changes first, and open it again afterwards"),
+  WAIT,
+];

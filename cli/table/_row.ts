@@ -17,6 +17,9 @@ export const ON_STORE = { uses: "store", needs: storeNeeds } as const;
 export const ASKS_DAEMON = { uses: "daemon", needs: socketNeeds } as const;
 /** A command that only asks the broker. */
 export const ASKS_BROKER = { uses: "broker", needs: brokerNeeds } as const;
+/** Those of them that report what was done. */
+export const CHANGES_BRANCHES = { ...ON_BRANCHES, output: "note" } as const;
+export const CHANGES_BROKER = { ...ASKS_BROKER, output: "note" } as const;
 export const NEEDS_NOTHING = { uses: "nothing", needs: () => NO_PERMISSIONS } as const;
 
 /** A command that works with `~/.taskd` and the settings. */

@@ -4,8 +4,8 @@ import type { CommandSpec, FlagSpec } from "../plan/command_spec.ts";
 import type { Plan } from "../plan/plan.ts";
 import { type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { branchNeeds, storeNeeds } from "../plan/needs.ts";
-import { AT, BRANCH, KEEP, MATERIALIZE, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
-import { commands, duration, file, on, ON_BRANCHES, ON_STORE, text } from "./_row.ts";
+import { AT, BRANCH, KEEP, MATERIALIZE, REPOINTING, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
+import { CHANGES_BRANCHES, commands, duration, file, on, ON_BRANCHES, ON_STORE, text } from "./_row.ts";
 
 const MERGE_FLAGS: readonly FlagSpec[] = [
   on("check", "Show conflicts and counts, and change nothing"),
@@ -84,25 +84,16 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "fork shop@main try --at v1 --ttl 24h", why: "From checkpoint v1, gone a day after its last use" },
       { words: "fork shop before --at 15m", why: "As it was 15 minutes ago, while applications go on with shop" },
     ],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "promote",
     summary: "Make another branch show what this branch holds",
     details: "What the other branch held is kept as <branch>-pre-promote unless --no-safety is given.",
     positionals: [BRANCH],
-    flags: [
-      text("onto BRANCH", "The branch that changes", { required: true }),
-      MATERIALIZE,
-      SAFETY,
-      SAFETY_TTL,
-      REOPEN,
-      WAIT,
-    ],
+    flags: [text("onto BRANCH", "The branch that changes", { required: true }), ...REPOINTING],
     examples: [{ words: "promote shop@try --onto main", why: "The experiment becomes main" }],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "merge",
@@ -153,10 +144,9 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       "The parent is the branch it was forked from. What the branch held is kept as <branch>-pre-promote unless " +
       "--no-safety is given.",
     positionals: [BRANCH],
-    flags: [MATERIALIZE, SAFETY, SAFETY_TTL, REOPEN, WAIT],
+    flags: REPOINTING,
     examples: [{ words: "reset shop@try", why: "shop@try begins again, from the head of shop@main" }],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "destroy",
@@ -177,8 +167,7 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "destroy shop@try", why: "Remove the branch try" },
       { words: "destroy shop@main --yes --wait 10s", why: "In a script: main, once its file is closed" },
     ],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "undo",
@@ -188,20 +177,12 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       "A further undo takes back the operation before that one. A merge is taken out as revert does it, and what came since stays. What was there before is kept for 7 days unless " +
       "--safety-ttl said otherwise.",
     positionals: [BRANCH],
-    flags: [
-      on("list", "Show what can be taken back, newest first, and change nothing"),
-      MATERIALIZE,
-      SAFETY,
-      SAFETY_TTL,
-      REOPEN,
-      WAIT,
-    ],
+    flags: [on("list", "Show what can be taken back, newest first, and change nothing"), ...REPOINTING],
     examples: [
       { words: "undo shop@try", why: "The branch that was just destroyed, rolled back or replaced, as it was" },
       { words: "undo shop --list", why: "What can be taken back on shop@main" },
     ],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "touch",
@@ -216,23 +197,20 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "touch shop@try --ttl 0", why: "It never expires" },
       { words: "touch shop --keep 7d,1h:90d", why: "Go back to any point of a week, and to any hour of three months" },
     ],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "protect",
     summary: "Refuse to destroy a branch",
     positionals: [BRANCH],
     examples: [{ words: "protect shop", why: "Only destroy --force removes shop@main" }],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "unprotect",
     summary: "Allow a branch to be destroyed again",
     positionals: [BRANCH],
     examples: [{ words: "unprotect shop", why: "Undo protect" }],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
 ]);

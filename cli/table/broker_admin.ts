@@ -20,7 +20,7 @@ import {
   setupNeeds,
   stopNeeds,
 } from "./_broker_needs.ts";
-import { ASKS_BROKER, atHome, commands, duration, file, off, on, text } from "./_row.ts";
+import { ASKS_BROKER, atHome, CHANGES_BROKER, commands, duration, file, off, on, text } from "./_row.ts";
 import { AGENT_NAMES, EGRESS_HOST } from "./broker_shared.ts";
 
 /** Values of the setting `runtime`; repeated here, because this table is loaded by every call. */
@@ -86,8 +86,7 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
     summary: "End a token at once, with what is open over it",
     positionals: [{ name: "name", kind: "word", help: "The token's whole name" }],
     examples: [{ words: "token revoke ci", why: "The next request with it is refused" }],
-    output: "note",
-    ...ASKS_BROKER,
+    ...CHANGES_BROKER,
   },
   {
     name: "init",

@@ -3,8 +3,19 @@
 import type { CommandSpec } from "../plan/command_spec.ts";
 import { unionOf } from "../plan/permissions.ts";
 import { bucketNeeds, directoryNeeds, socketNeeds, storeNeeds } from "../plan/needs.ts";
-import { AT, BRANCH, KEEP, MATERIALIZE, POINT_HELP, REOPEN, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
-import { bytes, commands, duration, integer, on, ON_BRANCHES, ON_STORE, store, text } from "./_row.ts";
+import { AT, BRANCH, KEEP, POINT_HELP, REPOINTING, WAIT } from "./_branch_flags.ts";
+import {
+  bytes,
+  CHANGES_BRANCHES,
+  commands,
+  duration,
+  integer,
+  on,
+  ON_BRANCHES,
+  ON_STORE,
+  store,
+  text,
+} from "./_row.ts";
 
 export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
   {
@@ -16,36 +27,26 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
     positionals: [BRANCH, { name: "checkpoint", kind: "name", help: "Name of the checkpoint" }],
     flags: [text("note TEXT", "A remark that is kept with the checkpoint")],
     examples: [{ words: 'checkpoint shop v1 --note "before the import"', why: "Name the current content v1" }],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "rollback",
     summary: "Take a branch back to a checkpoint or another earlier point",
     details: "What the branch held is kept as <branch>-pre-rollback unless --no-safety is given.",
     positionals: [BRANCH],
-    flags: [
-      text("to POINT", `Where to go back to: ${POINT_HELP}`, { required: true }),
-      MATERIALIZE,
-      SAFETY,
-      SAFETY_TTL,
-      REOPEN,
-      WAIT,
-    ],
+    flags: [text("to POINT", `Where to go back to: ${POINT_HELP}`, { required: true }), ...REPOINTING],
     examples: [
       { words: "rollback shop --to v1", why: "shop@main shows checkpoint v1 again" },
       { words: "rollback shop --to age:15m", why: "What it held 15 minutes ago" },
     ],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "compact",
     summary: "Rewrite a branch as one snapshot of its own",
     positionals: [BRANCH],
     examples: [{ words: "compact shop@try", why: "Its storage becomes materialized, its chain one object" }],
-    output: "note",
-    ...ON_BRANCHES,
+    ...CHANGES_BRANCHES,
   },
   {
     name: "export",

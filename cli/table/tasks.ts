@@ -7,7 +7,7 @@ import type { CommandSpec, FlagSpec, PositionalSpec } from "../plan/command_spec
 import { unionOf } from "../plan/permissions.ts";
 import { brokerOf, type Plan } from "../plan/plan.ts";
 import { askNeeds, fileNeeds } from "./_broker_needs.ts";
-import { ASKS_BROKER, atHome, commands, duration, file, integer, off, on, text } from "./_row.ts";
+import { ASKS_BROKER, atHome, CHANGES_BROKER, commands, duration, file, integer, off, on, text } from "./_row.ts";
 import { EGRESS_HOST, STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./broker_shared.ts";
 
 /** How submit and retry go on after the task is accepted. */
@@ -174,8 +174,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     summary: "Refuse a task's change; nothing is pushed",
     positionals: [TASK, REASON],
     examples: [{ words: 'deny 3f9a "It changes the public interface"', why: "The task ends as denied" }],
-    output: "note",
-    ...ASKS_BROKER,
+    ...CHANGES_BROKER,
   },
   {
     name: "push",
@@ -206,8 +205,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       { words: "kill 3f9a", why: "The task ends as cancelled, its sandbox is gone" },
       { words: 'kill 3f9a "done by hand"', why: "In push_failed: the approved change is no longer kept" },
     ],
-    output: "note",
-    ...ASKS_BROKER,
+    ...CHANGES_BROKER,
   },
   {
     name: "pending",
@@ -273,8 +271,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       integer("uses N", "For so many uses at most", { minimum: 1 }),
     ],
     examples: [{ words: "egress grant 7b21 registry.example.com --for 10m --uses 3", why: "Port 443, three times" }],
-    output: "note",
-    ...ASKS_BROKER,
+    ...CHANGES_BROKER,
   },
   {
     name: "queue add",
@@ -296,7 +293,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     summary: "Take an item off the queue, or end its task",
     positionals: [{ name: "id", kind: "word", help: "The item's id, or a beginning of it that no other item has" }],
     examples: [{ words: "queue cancel 7b21", why: "It ends as cancelled" }],
-    output: "note",
-    ...ASKS_BROKER,
+    ...CHANGES_BROKER,
   },
 ]);
