@@ -12,10 +12,12 @@ import type {
   StatsView,
 } from "../api/wire.ts";
 import { computeStats } from "../task/stats.ts";
+import type { BrokerEngine } from "../api/engine.ts";
 import type { Decider } from "../task/stages.ts";
 import { COMMAND_LINE } from "../api/socket_host.ts";
 import { GROUPINGS } from "../task/stats_schema.ts";
 import { json, nothing } from "./answers.ts";
+import type { BodySchema } from "./bodies.ts";
 import type { Call, Query } from "./call.ts";
 import type { ReadBody } from "./route.ts";
 
@@ -46,37 +48,24 @@ export function decider({ request, context }: Call): Decider {
   return kind === "ui" ? { via: "page", who: `the holder of its token, at ${host}` } : { via: "HTTP", who: host };
 }
 
-export async function approve(call: Call, body: ReadBody<typeof APPROVE_REQUEST>): Promise<Response> {
-  const id = call.task();
-  await call.engine.approve(id, { ...await body(), by: decider(call) });
-  return nothing();
+/** Handles what is decided about the task of the path; its id is looked up first, then the body is read. */
+function decision<S extends BodySchema>(
+  decide: (engine: BrokerEngine, id: string, body: v.InferOutput<S>, by: Decider) => Promise<void>,
+): (call: Call, body: ReadBody<S>) => Promise<Response> {
+  return async (call, body) => {
+    const id = call.task();
+    await decide(call.engine, id, await body(), decider(call));
+    return nothing();
+  };
 }
 
-export async function deny(call: Call, body: ReadBody<typeof REASON_REQUEST>): Promise<Response> {
-  const id = call.task();
-  const { reason } = await body();
-  await call.engine.deny(id, reason, decider(call));
-  return nothing();
-}
-
-export async function push(call: Call, body: ReadBody<typeof PUSH_REQUEST>): Promise<Response> {
-  const id = call.task();
-  await call.engine.push(id, { ...await body(), by: decider(call) });
-  return nothing();
-}
-
-export async function kill(call: Call, body: ReadBody<typeof REASON_REQUEST>): Promise<Response> {
-  const id = call.task();
-  const { reason } = await body();
-  await call.engine.kill(id, reason, decider(call));
-  return nothing();
-}
-
-export async function grantEgress(call: Call, body: ReadBody<typeof EGRESS_GRANT_REQUEST>): Promise<Response> {
-  const id = call.task();
-  await call.engine.grantEgress(id, await body(), decider(call));
-  return nothing();
-}
+export const approve = decision<typeof APPROVE_REQUEST>((engine, id, body, by) => engine.approve(id, { ...body, by }));
+export const push = decision<typeof PUSH_REQUEST>((engine, id, body, by) => engine.push(id, { ...body, by }));
+export const deny = decision<typeof REASON_REQUEST>((engine, id, { reason }, by) => engine.deny(id, reason, by));
+export const kill = decision<typeof REASON_REQUEST>((engine, id, { reason }, by) => engine.kill(id, reason, by));
+export const grantEgress = decision<typeof EGRESS_GRANT_REQUEST>(
+  (engine, id, body, by) => engine.grantEgress(id, body, by),
+);
 
 export async function prune(call: Call, body: ReadBody<typeof PRUNE_REQUEST>): Promise<Response> {
   const { before, dry_run } = await body();

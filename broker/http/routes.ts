@@ -16,8 +16,9 @@ function get(path: string, row: Omit<HttpRoute, "method" | "path">): HttpRoute {
   return { method: "GET", path, ...row };
 }
 
-function post(path: string, row: Omit<HttpRoute, "method" | "path">): HttpRoute {
-  return { method: "POST", path, ...row };
+/** One that says nothing of its answer has none. */
+function post(path: string, row: Omit<HttpRoute, "method" | "path" | "answer"> & Partial<HttpRoute>): HttpRoute {
+  return { method: "POST", path, answer: { status: 204 }, ...row };
 }
 
 export const ROUTES: readonly HttpRoute[] = [
@@ -106,7 +107,6 @@ export const ROUTES: readonly HttpRoute[] = [
   post("/queue/<id>/cancel", {
     right: "approve",
     ends_tasks: true,
-    answer: { status: 204 },
     doc: "Takes an item off the queue, or ends its task; like `/admin/*` only for peers on this machine",
     run: tasks.cancelQueued,
   }),
@@ -124,7 +124,6 @@ export const ROUTES: readonly HttpRoute[] = [
   }),
   post("/admin/tasks/<id>/approve", {
     right: "approve",
-    answer: { status: 204 },
     doc:
       "Approves what has that digest, naming every category that asks for a second look; `decide` is for the gate's " +
       "`conflicts`: `prefer`, and single ones in `resolve`",
@@ -132,13 +131,11 @@ export const ROUTES: readonly HttpRoute[] = [
   }),
   post("/admin/tasks/<id>/deny", {
     right: "approve",
-    answer: { status: 204 },
     doc: "Refuses what waits for approval",
     ...takes(wire.REASON_REQUEST, admin.deny, { optional: true }),
   }),
   post("/admin/tasks/<id>/push", {
     right: "approve",
-    answer: { status: 204 },
     doc:
       "Begins another round for an approved change in `push_failed` or `data_waits`; `decide` is for conflicts that " +
       "were met between the push and the data, as they were read: each with `ours`, or all by `conflicts_read_sha256`",
@@ -146,13 +143,11 @@ export const ROUTES: readonly HttpRoute[] = [
   }),
   post("/admin/tasks/<id>/kill", {
     right: "approve",
-    answer: { status: 204 },
     doc: "Ends a task in any stage before its push, or gives up an approved change that waits to land",
     ...takes(wire.REASON_REQUEST, admin.kill, { optional: true }),
   }),
   post("/admin/tasks/<id>/egress", {
     right: "approve",
-    answer: { status: 204 },
     doc:
       "Opens `host` and `port` to a running task beside the egress list, for `for_ms` milliseconds and, where it is " +
       "given, for `uses` connections or plain requests",
@@ -202,7 +197,6 @@ export const ROUTES: readonly HttpRoute[] = [
   }),
   post("/admin/tokens/<id>/revoke", {
     right: "own",
-    answer: { status: 204 },
     doc: "Ends the token of the name <id>, with its streams; over the unix socket alone",
     run: tokens.revoke,
   }),
@@ -218,7 +212,6 @@ export const ROUTES: readonly HttpRoute[] = [
   post("/session/end", {
     right: "session",
     pages: "token",
-    answer: { status: 204 },
     doc: "Ends the session that asks, with its streams; on the listener of the web pages alone",
     run: sessions.end,
   }),
