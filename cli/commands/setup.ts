@@ -2,7 +2,7 @@
 
 import { buildImages, type BuildImagesOptions } from "../../broker/sandbox/images/build.ts";
 import { agentOf, type Lane, laneNamed, LANES, laneText } from "../../broker/agents.ts";
-import { hasImage } from "../setup/images.ts";
+import { isThere } from "../setup/images.ts";
 import { readPrivateFile } from "../../broker/settings/private_file.ts";
 import type { HostCheck } from "../setup/check.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
@@ -38,7 +38,7 @@ export async function run(args: Args, io: Io): Promise<SetupReport> {
     findRuntimes: () =>
       findRuntimes({ ask, deno: { path: args.host.deno, version: Deno.version.deno }, places: args.host.programs }),
     isInstalled: (agent) => args.host.view.programs.includes(agentOf(agent).label),
-    hasImage: (runtime, image) => hasImage(runtime, image, ask),
+    hasImage: (runtime, image) => isThere("image", image, runtime, ask),
     buildImages: ({ name, path }, settings) => {
       if (!isContainerRuntime(name)) return Promise.resolve();
       const images = { sandbox: settings.sandbox_image, anchor: settings.anchor_image };

@@ -11,7 +11,7 @@ import { agentOf } from "../../broker/agents.ts";
 import type { ReadHostView } from "../../broker/sandbox/bubblewrap/host_view.ts";
 import { hasProgram, remedyOf } from "../../broker/sandbox/open_runtime.ts";
 import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
-import { hasImage, hasNetwork } from "./images.ts";
+import { isThere } from "./images.ts";
 import {
   chooseRuntime,
   describeRuntime,
@@ -127,14 +127,14 @@ export async function checkImages(settings: Settings, runtime: FoundRuntime, ask
       ...await checked(
         "image",
         async () =>
-          await hasImage(runtime, image, ask)
+          await isThere("image", image, runtime, ask)
             ? ok("image", `${image} is there`)
             : fail("image", `${image} is missing`, `Run taskd setup to build it, or set ${setting}`),
       ),
     );
   }
   const network = await checked("network", async () => {
-    const exists = await hasNetwork(runtime, settings.network, ask);
+    const exists = await isThere("network", settings.network, runtime, ask);
     return ok("network", exists ? `${settings.network} is there` : "is made when the broker starts");
   });
   return [...checks, ...network];

@@ -21,7 +21,7 @@ import type { ReadHostView } from "../../broker/sandbox/bubblewrap/host_view.ts"
 import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
 import { askProgram, findProgram, PROGRAM_PATHS } from "../../broker/sandbox/host_programs.ts";
-import { hasImage } from "./images.ts";
+import { isThere } from "./images.ts";
 
 export interface PreflightOptions {
   home: string;
@@ -127,7 +127,7 @@ async function tryRuntime(settings: Settings, options: PreflightOptions): Promis
   const path = findProgram(runtime.name, places)!;
   const ask = askProgram({ env, clock, signal });
   for (const setting of ["sandbox_image", "anchor_image"] as const) {
-    if (await hasImage({ name: runtime.name, path }, settings[setting], ask)) continue;
+    if (await isThere("image", settings[setting], { name: runtime.name, path }, ask)) continue;
     throw new TaskdError("sandbox_failed", `Cannot run tasks: ${runtime.name} has no image ${settings[setting]}`, {
       hint: `Run taskd setup to build it, or set ${setting}`,
     });
