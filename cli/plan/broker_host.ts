@@ -14,7 +14,7 @@ import { isBucket, storeDirectory } from "./locations.ts";
 import { AGENTS } from "../../broker/agents.ts";
 import { type ReadHostView, readHostView } from "../../broker/sandbox/bubblewrap/host_view.ts";
 import { ownBroker } from "../../broker/client/home_lock.ts";
-import { daemonLockPath, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
+import { type DaemonInfo, daemonLockPath, readDaemonInfo } from "../../lib/store/daemon_lock.ts";
 import {
   exchangeablePrograms,
   type PROGRAM_PATHS,
@@ -85,9 +85,11 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
   const egress_list = spelled?.startsWith("/") ? spelled : undefined;
   const runtime_dir = env(RUNTIME_DIR_VARIABLE);
   const roots = settings === undefined ? [] : ROOTS;
-  const live = await liveSocket(home);
+  const live = await socketOf(ownBroker(home));
   const directory_of_store = isBucket(store) ? undefined : storeDirectory(store, { home, absolute });
-  const store_socket = examines && directory_of_store !== undefined ? await storeSocket(directory_of_store) : undefined;
+  const store_socket = examines && directory_of_store !== undefined
+    ? await socketOf(readDaemonInfo(directory_of_store))
+    : undefined;
   const programs = programPlaces(env("PATH"), Deno.uid());
   const named = [settings?.compat.api_key_env, settings?.broker.metrics_token_env].filter((name) => name);
   return {
@@ -120,20 +122,7 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
   };
 }
 
-async function storeSocket(directory: string): Promise<string | undefined> {
-  try {
-    return (await readDaemonInfo(directory))?.socket;
-  } catch {
-    // The command reads it again, and reports what is wrong.
-    return undefined;
-  }
-}
-
-async function liveSocket(home: string): Promise<string | undefined> {
-  try {
-    return (await ownBroker(home))?.socket;
-  } catch {
-    // The command reads it again, and reports what is wrong.
-    return undefined;
-  }
+/** Of a daemon; where that cannot be read, the command reads it again, and reports what is wrong. */
+function socketOf(info: Promise<DaemonInfo | undefined>): Promise<string | undefined> {
+  return info.then((known) => known?.socket, () => undefined);
 }
