@@ -164,9 +164,7 @@ export const touch = storeCommand({
 });
 
 export const protect = storeCommand({
-  async run(args, _io, ops) {
-    return await ops.call("protect", { ...args.address("branch"), on: args.plan.command === "protect" });
-  },
+  run: (args, _io, ops) => ops.call("protect", { ...args.address("branch"), on: args.plan.command === "protect" }),
   render: (result) => `${result.protected ? "Protected" : "Unprotected"} ${branchName(result)}`,
 });
 

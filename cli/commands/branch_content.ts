@@ -48,9 +48,8 @@ export const checkpoint = storeCommand({
 });
 
 export const compact = storeCommand({
-  async run(args, io, ops) {
-    return await ops.call("compact", args.address("branch"), io.progress(`compact ${args.positional("branch")}`));
-  },
+  run: (args, io, ops) =>
+    ops.call("compact", args.address("branch"), io.progress(`compact ${args.positional("branch")}`)),
   render(result) {
     const before = plural(result.objects_before, "object");
     return `Compacted ${branchName(result)}: ${before} became one of ${formatBytes(result.stored_bytes)}`;

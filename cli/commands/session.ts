@@ -11,9 +11,7 @@ import { branchName } from "./_result_text.ts";
 
 /** Opens a session; prints the path of its file alone to stdout, so that a script can use it. */
 export const open = storeCommand({
-  async run(args, _io, ops) {
-    return await ops.call("open", args.address("branch"));
-  },
+  run: (args, _io, ops) => ops.call("open", args.address("branch")),
   render({ checkout, recovery, ...name }, io) {
     if (recovery) io.note(recoveryText(branchName(name), recovery));
     return checkout;
@@ -37,9 +35,7 @@ function recoveryText(branch: string, { outcome, safety_branch = "", set_aside }
 }
 
 export const flush = storeCommand({
-  async run(args, _io, ops) {
-    return await ops.call("flush", args.address("branch"));
-  },
+  run: (args, _io, ops) => ops.call("flush", args.address("branch")),
   render(result, _io, args) {
     const what = result.kind === "none"
       ? "nothing new"
@@ -49,9 +45,7 @@ export const flush = storeCommand({
 });
 
 export const status = storeCommand({
-  async run(args, _io, ops) {
-    return await ops.call("status", args.optional("branch") === undefined ? {} : args.address("branch"));
-  },
+  run: (args, _io, ops) => ops.call("status", args.optional("branch") === undefined ? {} : args.address("branch")),
   async render({ sessions }, io) {
     if (sessions.length === 0) return "No session is open";
     const rows = sessions.map((session) => [
@@ -73,9 +67,7 @@ function known(value: number | undefined, show: (value: number) => string): stri
 }
 
 export const close = storeCommand({
-  async run(args, _io, ops) {
-    return await ops.call("close", args.address("branch"));
-  },
+  run: (args, _io, ops) => ops.call("close", args.address("branch")),
   render(result, io) {
     if (result.open_in !== undefined) {
       io.note(

@@ -11,9 +11,7 @@ import { textList, textTable } from "../text/text_table.ts";
 import { branchName, lifetimeText, stamp } from "./_result_text.ts";
 
 export const databases = storeCommand({
-  async run(_args, _io, ops) {
-    return await ops.call("databases", {});
-  },
+  run: (_args, _io, ops) => ops.call("databases", {}),
   async render({ databases }, { columns }) {
     if (databases.length === 0) return "There are no databases";
     const rows = databases.map(({ db, branches }) => [db, String(branches)]);
@@ -118,9 +116,7 @@ function historyText({ history_points, history_bytes = 0, keep }: BranchStatus):
 }
 
 export const lease = storeCommand({
-  async run(args, _io, ops) {
-    return await ops.call("lease", args.address("branch"));
-  },
+  run: (args, _io, ops) => ops.call("lease", args.address("branch")),
   render: (result) =>
     textList([
       ["branch", branchName(result)],
