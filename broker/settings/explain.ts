@@ -9,12 +9,6 @@ import type { ShownValue } from "./value_schemas.ts";
 import { isCompared, type ResolvedSettings } from "./load.ts";
 import type { PolicyField, PolicyView } from "./policy_view.ts";
 
-export interface ExplainRow {
-  setting: string;
-  value: string;
-  source: string;
-}
-
 /** The comparison, as `policy explain --json` prints it; `live` and `in_sync` are null when no broker answers. */
 export interface Comparison {
   local: PolicyView;
@@ -22,17 +16,13 @@ export interface Comparison {
   in_sync: boolean | null;
 }
 
-export function explainTable(fields: readonly PolicyField[]): ExplainRow[] {
-  return fields.map(({ setting, value, source }) => ({
-    setting: sanitizeLine(setting),
-    value: showValue(value),
-    source: sanitizeLine(source),
-  }));
+/** Each as its name, its value and its source. */
+export function explainTable(fields: readonly PolicyField[]): string[][] {
+  return fields.map(({ setting, value, source }) => [setting, showValue(value), source].map(sanitizeLine));
 }
 
 function showValue(value: ShownValue): string {
-  const isPlain = typeof value === "string" && value !== "";
-  return sanitizeLine(isPlain ? value : JSON.stringify(value));
+  return typeof value === "string" && value !== "" ? value : JSON.stringify(value);
 }
 
 export function policyView(resolved: ResolvedSettings): PolicyView {

@@ -13,18 +13,14 @@ Deno.test("policy explain lists every setting with its value as written and its 
     env: { TASKD_TASK_BUDGET_USD: "3.5" },
   });
   const rows = explainTable(resolved.fields());
-  assertEquals(rows.map(({ setting }) => setting), [...SETTING_PATHS, "egress_config"]);
-  const row = (name: string) => rows.find(({ setting }) => setting === name);
-  assertEquals(row("task_timeout"), { setting: "task_timeout", value: "1h30m", source: "config.yaml" });
-  assertEquals(row("task_budget_usd"), {
-    setting: "task_budget_usd",
-    value: "3.5",
-    source: "env:TASKD_TASK_BUDGET_USD",
-  });
-  assertEquals(row("compat.prices")?.value, '{"m":{"input":1,"output":2}}');
-  assertEquals(row("default_model"), { setting: "default_model", value: '""', source: "default" });
-  assertEquals(row("aggregate_window")?.value, "24h");
-  assertEquals(row("approval_timeout")?.value, "0s");
+  assertEquals(rows.map(([setting]) => setting), [...SETTING_PATHS, "egress_config"]);
+  const row = (name: string) => rows.find(([setting]) => setting === name);
+  assertEquals(row("task_timeout"), ["task_timeout", "1h30m", "config.yaml"]);
+  assertEquals(row("task_budget_usd"), ["task_budget_usd", "3.5", "env:TASKD_TASK_BUDGET_USD"]);
+  assertEquals(row("compat.prices")?.[1], '{"m":{"input":1,"output":2}}');
+  assertEquals(row("default_model"), ["default_model", '""', "default"]);
+  assertEquals(row("aggregate_window")?.[1], "24h");
+  assertEquals(row("approval_timeout")?.[1], "0s");
 });
 
 Deno.test("equal values are in sync, wherever they come from", async () => {

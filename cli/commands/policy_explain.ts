@@ -21,7 +21,7 @@ export async function run(args: Args, io: Io): Promise<Comparison | undefined> {
 
 /** The table, and the verdict as its last line; a long value is shortened to the terminal's width. */
 export async function render(comparison: Comparison, { columns }: Pick<Io, "columns">): Promise<string> {
-  const rows = explainTable(comparison.local.fields).map(({ setting, value, source }) => [setting, value, source]);
+  const rows = explainTable(comparison.local.fields);
   const table = await textTable(rows, { head: ["SETTING", "VALUE", "SOURCE"], texts: [1], columns });
   return `${table}\n${verdictLine(comparison)}`;
 }
