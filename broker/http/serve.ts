@@ -62,19 +62,6 @@ export interface ServeHttpOptions {
   timeouts?: Partial<HttpTimeouts>;
 }
 
-export interface RunningHttp {
-  socket: string;
-  /** `host:port` of the TCP listeners as they are, where there are any. */
-  addr?: string;
-  api_addr?: string;
-  metrics_addr?: string;
-  /** Address of the web pages, without the code that begins a session: `GET /admin/ui` on the socket answers both. */
-  ui_url: string;
-  stopAccepting(): void;
-  /** Ends everything: streams at once, answers that are on their way last. */
-  close(): Promise<void>;
-}
-
 /**
  * @throws {TaskdError} `broker_running` when a broker answers on the socket; `usage` for an invalid address or path;
  * `denied`, `not_found` or `already_exists` for a socket that cannot be made; `unavailable` for an address that cannot
@@ -96,7 +83,7 @@ export async function serveHttp(options: ServeHttpOptions): Promise<RunningHttp>
     elsewhere: "choose another path with broker.socket in config.yaml or BROKER_SOCKET",
   });
   try {
-    return new Listeners(options, { socket, addresses, tokens, clock, random });
+    return new RunningHttp(options, { socket, addresses, tokens, clock, random });
   } catch (error) {
     socket.close();
     throw error;
@@ -111,11 +98,13 @@ interface Opened {
   random: RandomBytes;
 }
 
-class Listeners implements RunningHttp {
+export class RunningHttp {
   readonly socket: string;
+  /** `host:port` of the TCP listeners as they are, where there are any. */
   readonly addr?: string;
   readonly api_addr?: string;
   readonly metrics_addr?: string;
+  /** Address of the web pages, without the code that begins a session: `GET /admin/ui` on the socket answers both. */
   readonly ui_url: string;
   readonly #options: ServeHttpOptions;
   readonly #clock: Clock;
@@ -168,6 +157,7 @@ class Listeners implements RunningHttp {
     this.#server.stopAccepting();
   }
 
+  /** Ends everything: streams at once, answers that are on their way last. */
   close(): Promise<void> {
     this.#sessions.close();
     this.#tokens.close();
