@@ -11,7 +11,8 @@ import { parseArgs } from "node:util";
 import { revokeAll, toDenoPermissions, unionOf } from "../plan/permissions.ts";
 import { EXIT_FAILURE } from "../text/exit_codes.ts";
 // Makes the Worker's module part of the program, so that whatever caches or packs it has it.
-import type { FromHelper, ToHelper } from "./workers/helper.ts";
+import type { ToHelper } from "./workers/helper.ts";
+import type { FromWorker } from "./worker_host.ts";
 
 /** MiB that the runtime itself and SQLite may take beside the heap. */
 const BESIDE_HEAP_MIB = 768;
@@ -43,7 +44,7 @@ export function runInternal(args: readonly string[]): Promise<number> {
       name,
       deno: { permissions: toDenoPermissions(permissions) },
     });
-    worker.onmessage = ({ data }: MessageEvent<FromHelper>) => {
+    worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
       if (data.type === "exit") return resolve(data.code);
       revokeAll();
       worker.postMessage({ type: "run", name } satisfies ToHelper);

@@ -12,13 +12,14 @@ import { type Load, processIo, runCommand } from "./run.ts";
 export type ToWorker = { type: "run"; plan: Plan } | { type: "interrupt" };
 export type FromWorker = { type: "ready" } | { type: "exit"; code: number };
 
-interface WorkerScope {
-  onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
+/** A worker as its inside has it. */
+export interface WorkerScope<Message> {
+  onmessage: ((event: MessageEvent<Message>) => void) | null;
   postMessage(message: FromWorker): void;
 }
 
 export function hostCommand(load: Load): void {
-  const scope = globalThis as unknown as WorkerScope;
+  const scope = globalThis as unknown as WorkerScope<ToWorker>;
   const interrupted = new AbortController();
   scope.onmessage = async ({ data }) => {
     if (data.type === "interrupt") {

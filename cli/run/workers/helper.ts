@@ -9,14 +9,9 @@ import { runForwarder } from "../../../broker/sandbox/bubblewrap/forwarder.js";
 import { runInspector } from "../../../broker/databases/inspector_main.ts";
 import type { HelperName } from "../../../lib/helper_process.ts";
 import { runHostileAgent } from "../../redteam/hostile_agent.ts";
+import type { WorkerScope } from "../worker_host.ts";
 
 export type ToHelper = { type: "run"; name: string };
-export type FromHelper = { type: "ready" } | { type: "exit"; code: number };
-
-interface WorkerScope {
-  onmessage: ((event: MessageEvent<ToHelper>) => void) | null;
-  postMessage(message: FromHelper): void;
-}
 
 const HELPERS: Readonly<Record<HelperName, () => Promise<number>>> = {
   "agent": runBuiltInAgent,
@@ -26,7 +21,7 @@ const HELPERS: Readonly<Record<HelperName, () => Promise<number>>> = {
   "inspector": runInspector,
 };
 
-const scope = globalThis as unknown as WorkerScope;
+const scope = globalThis as unknown as WorkerScope<ToHelper>;
 scope.onmessage = async ({ data: { name } }) => {
   if (!Object.hasOwn(HELPERS, name)) throw new Error(`There is no helper ${name}`);
   scope.postMessage({ type: "exit", code: await HELPERS[name as HelperName]() });
