@@ -194,12 +194,15 @@ export const approve = brokerCommand<ApproveResult>({
     approved ? landingExitCode({ ...task, followed } as FollowedTask) : EXIT_FAILURE,
 });
 
-async function answerOf(
-  named: string | undefined,
-  asked: { task: TaskView; gate: Gate; given: string[]; decide: DecideRequest | undefined },
-  io: Io,
-  broker: BrokerClient,
-): Promise<Answer> {
+/** What is to be approved, and what was said with the call. */
+interface Asked {
+  task: TaskView;
+  gate: Gate;
+  given: string[];
+  decide: DecideRequest | undefined;
+}
+
+async function answerOf(named: string | undefined, asked: Asked, io: Io, broker: BrokerClient): Promise<Answer> {
   if (named === undefined) return await ask(asked, io, broker);
   const { task, gate, given, decide } = asked;
   checkDiff(task, gate, named);
@@ -247,16 +250,7 @@ function checkAcknowledged({ id }: TaskView, gate: Gate, given: readonly string[
 }
 
 /** Shows everything, then asks; whatever is not a clear yes approves nothing. */
-async function ask(
-  { task, gate, given, decide }: {
-    task: TaskView;
-    gate: Gate;
-    given: readonly string[];
-    decide: DecideRequest | undefined;
-  },
-  io: Io,
-  broker: BrokerClient,
-): Promise<Answer> {
+async function ask({ task, gate, given, decide }: Asked, io: Io, broker: BrokerClient): Promise<Answer> {
   if (io.json || !Deno.stdin.isTerminal() || !io.errorIsTerminal) {
     throw new TaskdError("usage", "Cannot approve without --diff: there is no terminal to show the change on", {
       hint: `taskd review ${shortId(task.id)} shows it and ends with the command to approve it`,
@@ -370,9 +364,7 @@ async function readChange(broker: BrokerClient, task: TaskView): Promise<GateCha
     throw new TaskdError(
       "altered",
       `Cannot show the change of the task ${task.id}: its diff or its brief was altered`,
-      {
-        hint: "The change itself is in git and is not touched; deny the task and run it again",
-      },
+      { hint: "The change itself is in git and is not touched; deny the task and run it again" },
     );
   }
   return { task, brief, diff: decodeDiff(bytes) };
