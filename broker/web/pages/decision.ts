@@ -19,6 +19,15 @@ export interface DecisionOptions {
   deny(reason: string): void;
 }
 
+interface DecisionState {
+  /** What is not read yet, in words. */
+  unread: readonly string[];
+  /** How many conflicts are not decided yet. */
+  undecided: number;
+  /** While an answer is on its way nothing can be pressed. */
+  busy: boolean;
+}
+
 /** Paths that a category lists before one asks for all. */
 const MAX_PATHS = 5;
 
@@ -30,9 +39,7 @@ export class DecisionForm {
   readonly #reason: PageElement;
   readonly #deny: PageElement;
   readonly #open: PageElement;
-  #unread: readonly string[] = [];
-  #undecided = 0;
-  #busy = false;
+  #state: DecisionState = { unread: [], undecided: 0, busy: false };
 
   constructor(options: DecisionOptions) {
     this.#options = options;
@@ -60,21 +67,8 @@ export class DecisionForm {
     this.#update();
   }
 
-  /** What is not read yet, in words. */
-  setUnread(unread: readonly string[]): void {
-    this.#unread = unread;
-    this.#update();
-  }
-
-  /** How many conflicts are not decided yet. */
-  setUndecided(undecided: number): void {
-    this.#undecided = undecided;
-    this.#update();
-  }
-
-  /** While an answer is on its way nothing can be pressed. */
-  setBusy(busy: boolean): void {
-    this.#busy = busy;
+  set(state: Partial<DecisionState>): void {
+    Object.assign(this.#state, state);
     this.#update();
   }
 
@@ -134,20 +128,21 @@ export class DecisionForm {
   }
 
   #missing(): string[] {
+    const { unread, undecided } = this.#state;
     const looks = this.#boxes.filter(({ input }) => !input.checked).length;
     return [
       ...this.#options.blocked ? ["this cannot be approved: see above"] : [],
-      ...this.#unread.slice(0, MAX_PATHS),
-      ...this.#unread.length > MAX_PATHS ? [`${this.#unread.length - MAX_PATHS} more parts not read`] : [],
-      ...this.#undecided === 0 ? [] : [`${counted(this.#undecided, "conflict")} not decided`],
+      ...unread.slice(0, MAX_PATHS),
+      ...unread.length > MAX_PATHS ? [`${unread.length - MAX_PATHS} more parts not read`] : [],
+      ...undecided === 0 ? [] : [`${counted(undecided, "conflict")} not decided`],
       ...looks === 0 ? [] : [`${counted(looks, "second look")} not ticked`],
     ];
   }
 
   #update(): void {
     const missing = this.#missing();
-    this.#approve.disabled = this.#busy || missing.length > 0;
-    this.#deny.disabled = this.#busy;
+    this.#approve.disabled = this.#state.busy || missing.length > 0;
+    this.#deny.disabled = this.#state.busy;
     this.#open.replaceChildren(...missing.map((text) => el("li", ...shownLine(text))));
     this.#open.classList.toggle("empty", missing.length === 0);
     if (missing.length === 0) this.#open.append(el("li.ready", "All of it read, all of it ticked."));
@@ -161,6 +156,6 @@ export class DecisionForm {
 
   #refuse(event: Event): void {
     event.preventDefault();
-    if (!this.#busy) this.#options.deny(this.#reason.value.trim());
+    if (!this.#state.busy) this.#options.deny(this.#reason.value.trim());
   }
 }

@@ -37,7 +37,7 @@ export interface GateView {
 export interface GateOptions {
   task: TaskView;
   /** Said above the content, about why the page is shown anew. */
-  message?: PageElement;
+  message?: PageElement | undefined;
   reload(message?: PageElement): void;
   decisions: SentDecisions;
 }
@@ -54,7 +54,7 @@ export async function showGate(
   // The page answers in between.
   await new Promise((resolve) => setTimeout(resolve));
   const { diff_sha256 = "", second_look = [] } = task.gate ?? {};
-  const messages = el("div.messages", message ?? "", ...warnings(task, genuine));
+  const messages = el("div.messages", message, ...warnings(task, genuine));
   const tell = (box: PageElement) => {
     messages.replaceChildren(box);
     box.scrollIntoView({ block: "nearest" });
@@ -65,7 +65,7 @@ export async function showGate(
     briefTables(brief?.databases).filter(({ unread }) => !unread).map(({ category }) => category),
   );
   const [own, others] = [true, false].map((is) => second_look.filter((category) => of_tables.has(category) === is));
-  const conflicts = new Conflicts(task, () => decision.setUndecided(conflicts.undecided));
+  const conflicts = new Conflicts(task, () => decision.set({ undecided: conflicts.undecided }));
   const decision = new DecisionForm({
     categories: others!,
     brief,
@@ -85,7 +85,7 @@ export async function showGate(
     deny: (reason) => settle(() => api.end(task.id, "deny", reason), "Deny"),
   });
   const settle = async (act: () => Promise<void>, asked: string): Promise<void> => {
-    decision.setBusy(true);
+    decision.set({ busy: true });
     decisions.sending();
     try {
       await act();
@@ -97,9 +97,9 @@ export async function showGate(
         const found = await decisions.lookUp(asked);
         if (found === undefined) return;
         tell(found);
-        return decision.setBusy(false);
+        return decision.set({ busy: false });
       }
-      decision.setBusy(false);
+      decision.set({ busy: false });
       if (error instanceof ApiError && error.status === 409) reload(refusal(error));
       else {
         say(error);
@@ -108,7 +108,7 @@ export async function showGate(
     }
   };
 
-  decision.setUndecided(conflicts.undecided);
+  decision.set({ undecided: conflicts.undecided });
   const files = partList({ api, brief, diff, task, decision, signal });
   const spent = new Spent(task, { budget_usd: brief?.budget_usd ?? 0 });
   main.replaceChildren(
@@ -118,9 +118,9 @@ export async function showGate(
       el(
         "div.gate-main",
         section("Instruction", {}, prose(task.instruction, "instruction")),
-        conflicts.element ?? "",
+        conflicts.element,
         findings(task, brief),
-        ...[dataSection(brief, files.tables)].filter((part) => part !== false),
+        dataSection(brief, files.tables),
         changes(task, diff, files),
       ),
       elWith(
@@ -166,25 +166,17 @@ function partList(
     decision: DecisionForm;
     signal: AbortSignal;
   },
-): {
-  views: readonly FileView[];
-  elements: readonly PageElement[];
-  tables: readonly TableView[];
-  walk: Walk;
-  element: PageElement;
-} {
+) {
   const progress = elWith("p.progress", { role: "status" });
   const list = el("div.file-list");
   const items = new Map<FileView, PageElement>();
   const update = () => {
     const read = parts.filter((part) => part.read).length;
-    decision.setUnread([
-      ...unreadText(views.slice(0, diff.files.length), "file"),
-      ...unreadText(views.slice(diff.files.length), "definition"),
-      ...tables.filter((table) => !table.read).map((table) =>
-        `${counted(table.unread, "row")} of ${table.name} not read`
-      ),
-    ]);
+    const rows = tables.filter((table) => !table.read).map((table) =>
+      `${counted(table.unread, "row")} of ${table.name} not read`
+    );
+    const files = unreadText(views.slice(0, diff.files.length), "file");
+    decision.set({ unread: [...files, ...unreadText(views.slice(diff.files.length), "definition"), ...rows] });
     progress.textContent = `${read.toLocaleString("en")} of ${
       counted(parts.length, parts.length === diff.files.length ? "file" : "part")
     } read`;

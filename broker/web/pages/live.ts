@@ -28,15 +28,12 @@ export interface LiveOptions {
   task: TaskView;
   brief: TrustBrief | undefined;
   changes?: PageElement | undefined;
-  message?: PageElement;
+  message?: PageElement | undefined;
   decisions: SentDecisions;
 }
 
 /** Shows a task that does not wait for approval. */
-export function showLive(
-  context: PageContext,
-  options: LiveOptions,
-): LiveView {
+export function showLive(context: PageContext, options: LiveOptions): LiveView {
   const { task, brief, changes, message, decisions } = options;
   const { main, signal } = context;
   const timeline = new Timeline(signal);
@@ -50,7 +47,7 @@ export function showLive(
       "div.gate",
       el(
         "div.gate-head",
-        message ?? "",
+        message,
         el("p.eyebrow", ...shownLine(repoName(task.repo))),
         title,
         task.reason !== undefined && el("p.waiting", ...shown(task.reason)),
@@ -59,11 +56,11 @@ export function showLive(
       ),
       el(
         "div.gate-main",
-        conflicts.element ?? "",
+        conflicts.element,
         section("Instruction", {}, prose(task.instruction, "instruction")),
         section("Output", {}, output.element),
         findings(task, brief),
-        changes ?? "",
+        changes,
       ),
       elWith(
         "aside.gate-side",

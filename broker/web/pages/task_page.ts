@@ -56,7 +56,7 @@ class Turn {
   async #gate(context: PageContext, task: TaskView, message?: PageElement): Promise<void> {
     const view: GateView = await showGate(context, {
       task,
-      ...message === undefined ? {} : { message },
+      message,
       reload: (next) => void this.show(next),
       decisions: this.#decisions(context, task),
     });
@@ -77,7 +77,7 @@ class Turn {
       brief,
       changes,
       decisions: this.#decisions(context, task),
-      ...message === undefined ? {} : { message },
+      message,
     });
     await this.#follow(context, task, (event) => view.take(event), 0);
   }

@@ -54,16 +54,11 @@ export function hasMoved(before: TaskView, now: TaskView): boolean {
 export function foundOutcome(asked: string, before: TaskView, now: TaskView): PageElement {
   const { stage, outcome } = now;
   const label = outcome === undefined ? STAGE_LABELS[stage] : OUTCOME_LABELS[outcome][0];
-  if (hasMoved(before, now)) {
-    return notice(
-      "warn",
-      el("strong", `The broker gave no answer to “${asked}”. What became of it: `),
-      ...shownLine(`${label}.`),
-    );
-  }
-  return notice(
-    "warn",
-    el("strong", `“${asked}” is not on the record: the task is as it was. `),
-    ...shownLine(`${label}. If it still arrives, this page shows it. You can decide again.`),
-  );
+  const [title, text] = hasMoved(before, now)
+    ? [`The broker gave no answer to “${asked}”. What became of it: `, `${label}.`]
+    : [
+      `“${asked}” is not on the record: the task is as it was. `,
+      `${label}. If it still arrives, this page shows it. You can decide again.`,
+    ];
+  return notice("warn", el("strong", title), ...shownLine(text));
 }
