@@ -14,11 +14,11 @@ export interface StartResult {
   pid: number;
   socket: string;
   ui_url: string;
-  addr?: string;
+  addr?: string | undefined;
   /** The broker that it replaced. */
-  replaced_pid?: number;
+  replaced_pid?: number | undefined;
   /** Path of its log; absent for stderr. */
-  log?: string;
+  log?: string | undefined;
 }
 
 /** The line of a process of this very program. */

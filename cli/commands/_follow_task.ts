@@ -96,24 +96,22 @@ function gone(id: string): TaskdError {
 
 function take(progress: TaskProgress, { event, data }: TaskEventView): void {
   switch (event) {
-    case "stage":
-      progress.stage = data.stage;
+    case "stage": {
+      const { ts: _ts, ...moved } = data;
       delete progress.reason;
-      if (data.reason !== undefined) progress.reason = data.reason;
-      if (data.gate !== undefined) progress.gate = data.gate;
-      if (data.pushed !== undefined) progress.pushed = data.pushed;
+      Object.assign(progress, moved);
       break;
+    }
     case "spend": {
       const { ts: _ts, live: _live, ...spend } = data;
       progress.spend = laterSpend(progress.spend, spend);
       break;
     }
-    case "result":
-      progress.stage = "done";
-      progress.outcome = data.outcome;
-      progress.reason = data.reason;
-      if (data.pushed !== undefined) progress.pushed = data.pushed;
+    case "result": {
+      const { ts: _ts, ...ended } = data;
+      Object.assign(progress, { stage: "done" }, ended);
       break;
+    }
     case "output":
     case "evidence":
     case "ci":

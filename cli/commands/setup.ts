@@ -34,7 +34,7 @@ export async function run(args: Args, io: Io): Promise<SetupReport> {
     uid: Deno.uid() ?? 0,
     env: environment(args),
     answers,
-    ...(asks ? { prompt: new Prompt(processTerminal, io.signal) } : {}),
+    prompt: asks ? new Prompt(processTerminal, io.signal) : undefined,
     findRuntimes: () =>
       findRuntimes({ ask, deno: { path: args.host.deno, version: Deno.version.deno }, places: args.host.programs }),
     isInstalled: (agent) => args.host.view.programs.includes(agentOf(agent).label),
@@ -71,13 +71,12 @@ function building(args: Args, io: Io): Pick<BuildImagesOptions, "env" | "signal"
 }
 
 async function answersOf(args: Args): Promise<Answers> {
-  const [runtime, agent] = [args.choice<RuntimeName>("runtime"), args.text("agent")];
-  const [compat_url, compat_model] = [args.text("compat-url"), args.text("compat-model")];
+  const agent = args.text("agent");
   return {
-    ...(runtime === undefined ? {} : { runtime }),
-    ...(agent === undefined ? {} : { agent: agentOf(agent).name }),
-    ...(compat_url === undefined ? {} : { compat_url }),
-    ...(compat_model === undefined ? {} : { compat_model }),
+    runtime: args.choice<RuntimeName>("runtime"),
+    agent: agent === undefined ? undefined : agentOf(agent).name,
+    compat_url: args.text("compat-url"),
+    compat_model: args.text("compat-model"),
     keys: await keysOf(args),
     build_images: args.on("rebuild-images") ? "all" : args.on("build-images") ? "missing" : "none",
     yes: args.on("yes"),

@@ -30,14 +30,7 @@ export async function run(args: Args, io: Io): Promise<StartResult | undefined> 
     open_files: args.plan.open_files,
   });
   const { socket, addr, ui_url } = broker;
-  const result: StartResult = {
-    pid: Deno.pid,
-    socket,
-    ui_url,
-    ...(addr === undefined ? {} : { addr }),
-    ...(replaced_pid === undefined ? {} : { replaced_pid }),
-    ...(log_file === undefined ? {} : { log: log_file }),
-  };
+  const result: StartResult = { pid: Deno.pid, socket, ui_url, addr, replaced_pid, log: log_file };
   if (io.json) io.outJson({ ok: true, ...result });
   else if (!io.quiet) io.out(render(result));
   await broker.finished;

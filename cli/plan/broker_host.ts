@@ -32,11 +32,11 @@ export interface HostPlace {
   /** The file in it by which a broker that runs is found. */
   lock: string;
   /** XDG_RUNTIME_DIR: where the socket is by default, if it is this user's alone. */
-  runtime_dir?: string;
+  runtime_dir?: string | undefined;
   /** Another egress list than the one in it. */
-  egress_list?: string;
+  egress_list?: string | undefined;
   /** The socket of the broker that runs now; it may have been started with other settings. */
-  live_socket?: string;
+  live_socket?: string | undefined;
   /** The directories of the settings: work trees, records, logs, caches. */
   roots: string[];
   /** What configures the broker, keys included. */
@@ -53,9 +53,9 @@ export interface HostPlace {
   /** URL of this program's main module. */
   entry: string;
   /** The directory of the branch store, when it is in one. */
-  store?: string;
+  store?: string | undefined;
   /** The socket of the store's daemon that runs now; only for commands that ask for `untrusted`. */
-  store_socket?: string;
+  store_socket?: string | undefined;
   /** What another user of the machine could decide about: a command may not inspect what leads to its own places. */
   untrusted: UntrustedPlace[];
   /** Where images are put together. */
@@ -85,19 +85,15 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
   const egress_list = spelled?.startsWith("/") ? spelled : undefined;
   const runtime_dir = env(RUNTIME_DIR_VARIABLE);
   const roots = settings === undefined ? [] : ROOTS;
-  const live = await socketOf(ownBroker(home));
-  const directory_of_store = isBucket(store) ? undefined : storeDirectory(store, { home, absolute });
-  const store_socket = examines && directory_of_store !== undefined
-    ? await socketOf(readDaemonInfo(directory_of_store))
-    : undefined;
+  const at = isBucket(store) ? undefined : storeDirectory(store, { home, absolute });
   const programs = programPlaces(env("PATH"), Deno.uid());
   const named = [settings?.compat.api_key_env, settings?.broker.metrics_token_env].filter((name) => name);
   return {
     directory,
     lock: daemonLockPath(directory),
-    ...(runtime_dir?.startsWith("/") ? { runtime_dir } : {}),
-    ...(egress_list === undefined ? {} : { egress_list }),
-    ...(live === undefined ? {} : { live_socket: live }),
+    runtime_dir: runtime_dir?.startsWith("/") ? runtime_dir : undefined,
+    egress_list,
+    live_socket: await socketOf(ownBroker(home)),
     // Permissions are checked against the spelling and against the place.
     roots: [...new Set(roots.flatMap((name) => [settings![name], absolute(settings![name])]))],
     variables: [...configurationVariables(), ...named.map(String)],
@@ -107,8 +103,8 @@ export async function hostPlace(context: HostContext): Promise<HostPlace> {
     notifiers: notifyPrograms(programs).flatMap(({ paths }) => paths),
     deno: Deno.execPath(),
     entry,
-    ...(directory_of_store === undefined ? {} : { store: directory_of_store }),
-    ...(store_socket === undefined ? {} : { store_socket }),
+    store: at,
+    store_socket: examines && at !== undefined ? await socketOf(readDaemonInfo(at)) : undefined,
     untrusted: examines ? untrustedPlaces({ home, egress_list, settings }) : [],
     temporary: absolute(env("TMPDIR") ?? "/tmp"),
     view: readHostView({

@@ -24,10 +24,10 @@ import { chooseRuntime, describeRuntime, type FoundRuntime } from "../../broker/
 
 /** Answers that flags give. */
 export interface Answers {
-  runtime?: RuntimeName;
-  agent?: AgentName;
-  compat_url?: string;
-  compat_model?: string;
+  runtime?: RuntimeName | undefined;
+  agent?: AgentName | undefined;
+  compat_url?: string | undefined;
+  compat_model?: string | undefined;
   /** Keys by lane. Never shown. */
   keys: ReadonlyMap<Lane, string>;
   build_images: "missing" | "all" | "none";
@@ -41,7 +41,7 @@ export interface WizardOptions {
   env: (name: string) => string | undefined;
   answers: Answers;
   /** Asks the person; nothing is asked when absent. */
-  prompt?: Prompt;
+  prompt?: Prompt | undefined;
   findRuntimes: () => Promise<FoundRuntime[]>;
   /** Whether an agent's program is on this machine, where sandboxes may see it. */
   isInstalled: (agent: AgentName) => boolean;
