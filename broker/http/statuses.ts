@@ -4,7 +4,7 @@
  */
 
 import { isStatus, STATUS_TEXT } from "@std/http/status";
-import { asKnownError, type ErrorCode } from "../../lib/errors.ts";
+import { asKnownError, type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { RequestRefused } from "../../lib/http/request_refused.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { NotAcknowledged } from "../task/not_acknowledged.ts";
@@ -42,19 +42,8 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: numb
 const MAX_DETAIL_CHARS = 4_096;
 
 export function problemOf(thrown: unknown): { problem: Problem; headers: Record<string, string> } {
-  const error = asKnownError(thrown);
-  if (error === undefined) {
-    return {
-      problem: {
-        type: "about:blank",
-        title: STATUS_TEXT[500],
-        status: 500,
-        detail: "The broker met a defect of its own; its log has the details",
-        code: "internal",
-      },
-      headers: {},
-    };
-  }
+  const error = asKnownError(thrown) ??
+    new TaskdError("internal", "The broker met a defect of its own; its log has the details");
   const [listed, retry_after_s] = STATUSES[error.code] ?? [500];
   const refused = error instanceof RequestRefused ? error : undefined;
   const status = refused?.status ?? listed;
