@@ -50,15 +50,10 @@ async function readBytes(request: Request, { connection, clock, deadline_ms }: R
   } catch (error) {
     connection.last();
     const late = error instanceof DOMException && error.name === "TimeoutError";
-    const problem = late ? "it does not arrive" : "it broke off";
-    throw new RequestRefused(
-      late ? 408 : 400,
-      late ? "timed_out" : "invalid_request",
-      `Cannot take the body: ${problem}`,
-      {
-        cause: error,
-      },
-    );
+    const [status, code, problem] = late
+      ? [408, "timed_out", "it does not arrive"] as const
+      : [400, "invalid_request", "it broke off"] as const;
+    throw new RequestRefused(status, code, `Cannot take the body: ${problem}`, { cause: error });
   }
   if (bytes !== undefined) return bytes;
   throw new TaskdError("too_large", `Cannot take the body: it has more than ${MAX_BODY_BYTES} bytes`);
