@@ -109,8 +109,8 @@ export class PageSessions {
   /** Begins a session with the code of an Authorization header. Returns its token, or undefined when the code is not valid. */
   begin(authorization: string | null): string | undefined {
     const code = hashOf(authorization);
-    const made = code === undefined ? undefined : this.#codes.get(code);
-    if (code === undefined || made === undefined) return undefined;
+    const made = this.#codes.get(code);
+    if (made === undefined) return undefined;
     // Whatever comes of it: a code is looked at once.
     this.#codes.delete(code);
     if (this.#age(made) > CODE_MS) return undefined;
@@ -123,7 +123,7 @@ export class PageSessions {
 
   /** The session whose token an Authorization header presents, which counts as its use. */
   enter(authorization: string | null): PageSession | undefined {
-    const session = this.#sessions.get(hashOf(authorization) ?? "");
+    const session = this.#sessions.get(hashOf(authorization));
     if (session === undefined) return undefined;
     if (this.#isOver(session)) {
       this.end(session);
@@ -182,7 +182,6 @@ export class PageSessions {
   }
 }
 
-function hashOf(authorization: string | null): string | undefined {
-  const secret = bearerOf(authorization);
-  return secret === undefined ? undefined : sha256Hex(secret);
+function hashOf(authorization: string | null): string {
+  return sha256Hex(bearerOf(authorization) ?? "");
 }
