@@ -15,7 +15,14 @@ import type { PolicyView } from "../settings/policy_view.ts";
 import type { Seen, Stage } from "../task/stages.ts";
 import { readEvents, type StreamedEvent } from "./events.ts";
 import { errorOf, notUnderstood } from "./problems.ts";
-import { type BrokerAddress, exchange, HEAD_DEADLINE_MS, type Received, type Sending } from "./transport.ts";
+import {
+  type BrokerAddress,
+  exchange,
+  HEAD_DEADLINE_MS,
+  type Received,
+  type Sending,
+  type TransportOptions,
+} from "./transport.ts";
 import { parseJson } from "../../lib/text/json.ts";
 import { concat } from "../../lib/concat.ts";
 
@@ -59,17 +66,12 @@ export interface TaskDiff {
  */
 export class BrokerClient {
   readonly place: BrokerAddress;
-  readonly #clock: Clock;
-  readonly #signal: AbortSignal | undefined;
-  readonly #head_deadline_ms: number;
-  readonly #user_agent: string | undefined;
+  readonly #options: ClientOptions & TransportOptions;
 
   constructor(place: BrokerAddress, options: ClientOptions = {}) {
     this.place = place;
-    this.#clock = options.clock ?? systemClock;
-    this.#signal = options.signal;
-    this.#head_deadline_ms = options.head_deadline_ms ?? HEAD_DEADLINE_MS;
-    this.#user_agent = options.user_agent;
+    const { clock = systemClock, head_deadline_ms = HEAD_DEADLINE_MS } = options;
+    this.#options = { ...options, clock, head_deadline_ms };
   }
 
   submit(request: SubmitRequest): Promise<wire.Submitted> {
@@ -111,7 +113,7 @@ export class BrokerClient {
       // A broker that ends its streams is going; the one that takes its place needs a moment.
       if (failures >= RESUME_TRIES) throw notUnderstood("the stream of events ends without a result");
       // On an abort the next request says that it was interrupted.
-      await this.#clock.sleep(RESUME_PAUSE_MS * 2 ** failures++, signal).catch(() => {});
+      await this.#options.clock.sleep(RESUME_PAUSE_MS * 2 ** failures++, signal).catch(() => {});
     }
   }
 
@@ -240,20 +242,18 @@ export class BrokerClient {
     await readAll(received, MAX_ANSWER_BYTES);
   }
 
-  async #send(sending: Sending, signal = this.#signal): Promise<Received> {
-    const headers = { ...(this.#user_agent && { "user-agent": this.#user_agent }), ...sending.headers };
-    const received = await exchange(this.place, { ...sending, headers, signal }, {
-      clock: this.#clock,
-      head_deadline_ms: this.#head_deadline_ms,
-    });
+  async #send(sending: Sending, signal = this.#options.signal): Promise<Received> {
+    const { user_agent } = this.#options;
+    const headers = { ...(user_agent && { "user-agent": user_agent }), ...sending.headers };
+    const received = await exchange(this.place, { ...sending, headers, signal }, this.#options);
     if (received.status >= 200 && received.status < 300) return received;
     using _failed = received;
     throw errorOf(parseJson(await readAll(received, MAX_ANSWER_BYTES)), received.status);
   }
 
   #until(signal: AbortSignal | undefined): AbortSignal | undefined {
-    if (signal === undefined || this.#signal === undefined) return signal ?? this.#signal;
-    return AbortSignal.any([signal, this.#signal]);
+    const { signal: own } = this.#options;
+    return signal === undefined || own === undefined ? signal ?? own : AbortSignal.any([signal, own]);
   }
 }
 

@@ -103,7 +103,11 @@ async function* bodyOf(incoming: IncomingMessage, signal: AbortSignal | undefine
     yield* incoming as AsyncIterable<Uint8Array>;
     if (!incoming.complete) throw new Error("it has not ended");
   } catch (error) {
-    throw signal?.aborted ? interruptedBy(signal) : brokenOff(error);
+    if (signal?.aborted) throw interruptedBy(signal);
+    throw new TaskdError("broker_unreachable", "The broker's answer broke off", {
+      cause: error,
+      hint: "It may have been stopped; `taskd start` starts it",
+    });
   }
   if (signal?.aborted) throw interruptedBy(signal);
 }
@@ -119,13 +123,6 @@ function interruptedBy(signal: AbortSignal | undefined): TaskdError {
   return reason instanceof TaskdError
     ? reason
     : new TaskdError("interrupted", "The request to the broker was aborted", { cause: reason });
-}
-
-function brokenOff(cause: unknown): TaskdError {
-  return new TaskdError("broker_unreachable", "The broker's answer broke off", {
-    cause,
-    hint: "It may have been stopped; `taskd start` starts it",
-  });
 }
 
 function explained(place: BrokerAddress, error: unknown): TaskdError {
