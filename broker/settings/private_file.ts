@@ -39,7 +39,9 @@ export async function readPrivateFile(path: string, privacy: Privacy): Promise<s
     for (let count: number | null; (count = await file.read(buffer.subarray(length)));) {
       length += count;
       // It grows while it is read.
-      if (length === buffer.length && length <= MAX_BYTES) buffer = resized(buffer, MAX_BYTES + 1);
+      if (length === buffer.length && length <= MAX_BYTES) {
+        buffer = new Uint8Array(buffer.buffer.transfer(MAX_BYTES + 1));
+      }
     }
     if (length > MAX_BYTES) throw new TaskdError("invalid_config", `${attempted}: it does not end`);
     return decode(attempted, buffer.subarray(0, length));
@@ -47,12 +49,6 @@ export async function readPrivateFile(path: string, privacy: Privacy): Promise<s
     if (fileErrorCode(error) === "not_found") return undefined;
     throw fileError(error, attempted);
   }
-}
-
-function resized(bytes: Uint8Array, length: number): Uint8Array<ArrayBuffer> {
-  const copy = new Uint8Array(length);
-  copy.set(bytes);
-  return copy;
 }
 
 function decode(attempted: string, bytes: Uint8Array): string {
