@@ -141,17 +141,10 @@ export const PRICES = v.pipe(
   v.metadata({ type: "map of model ids to `{input, output}`, USD per 1M tokens" }),
 );
 
-const NAMES_OF_REFUSALS = {
-  type: "text",
-  rule: "must be a name that a refusal of the gateway gives",
-};
+function namesOfRefusals(pattern: RegExp, type: "list of names" | "list of fields") {
+  const name = textLike(pattern, { type: "text", rule: "must be a name that a refusal of the gateway gives" });
+  return v.pipe(list(name, `must be a ${type}`, 200), v.metadata({ type }));
+}
 
-export const TOOL_NAMES = v.pipe(
-  list(textLike(/^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}(?:\.\*)?$/, NAMES_OF_REFUSALS), "must be a list of names", 200),
-  v.metadata({ type: "list of names" }),
-);
-
-export const FIELD_PATHS = v.pipe(
-  list(textLike(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}(?:\.\*)?$/, NAMES_OF_REFUSALS), "must be a list of fields", 200),
-  v.metadata({ type: "list of fields" }),
-);
+export const TOOL_NAMES = namesOfRefusals(/^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}(?:\.\*)?$/, "list of names");
+export const FIELD_PATHS = namesOfRefusals(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}(?:\.\*)?$/, "list of fields");
