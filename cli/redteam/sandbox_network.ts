@@ -25,11 +25,9 @@ export interface ContainerRun
   onLine?: (line: string) => void;
 }
 
-export interface SandboxNetwork {
+export interface SandboxNetwork extends Sandboxes<ContainerStarted> {
   /** Address of the gateway and the proxy. */
   gateway_ip: string;
-  /** Starts a program; `wait` resolves with its end and its lines, `stop` ends it. */
-  start(run: ContainerRun): Promise<ContainerStarted>;
   close(): Promise<void>;
 }
 
@@ -44,6 +42,7 @@ export interface ContainerStarted extends StartedRun {
 
 /** Where sandboxes are started. */
 export interface Sandboxes<Run extends StartedRun = StartedRun> {
+  /** Starts a program; `wait` resolves with its end and its lines, `stop` ends it. */
   start(run: ContainerRun): Promise<Run>;
   /** Python in a sandbox, where PATH may lead to another. */
   python?: string;

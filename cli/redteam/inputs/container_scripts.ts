@@ -2,18 +2,14 @@
  * Programs that try the walls of a container from inside of it; `taskd redteam` and the sandbox's own tests share them.
  */
 
-import prelude from "./attempts.py" with { type: "text" };
 import firewall from "./firewall.py" with { type: "text" };
 import host from "./host.py" with { type: "text" };
-import bomb from "./fork_bomb.py" with { type: "text" };
 import network from "./network.py" with { type: "text" };
-import sibling_script from "./sibling.py" with { type: "text" };
-import walls from "./walls.py" with { type: "text" };
 
-export const ATTEMPTS_PRELUDE: string = prelude;
-export const SIBLING_SCRIPT: string = sibling_script;
-export const WALL_ATTACKS: string = walls;
-export const FORK_BOMB: string = bomb;
+export { default as ATTEMPTS_PRELUDE } from "./attempts.py" with { type: "text" };
+export { default as FORK_BOMB } from "./fork_bomb.py" with { type: "text" };
+export { default as SIBLING_SCRIPT } from "./sibling.py" with { type: "text" };
+export { default as WALL_ATTACKS } from "./walls.py" with { type: "text" };
 
 /** Places that a sandbox is to reach, and others that it must not. */
 export interface NetworkPlaces {
