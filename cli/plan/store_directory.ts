@@ -3,6 +3,8 @@
  * directory, so what is above it is touched here, before they are narrowed.
  */
 
+import { fileError, makeDirectories } from "../../lib/fs.ts";
+
 /**
  * Makes `directory`, for its owner alone, unless something is there. It is durable when this returns.
  *
@@ -12,8 +14,6 @@ export async function makeStoreDirectory(directory: string): Promise<void> {
   // Opening the store reports anything else that is wrong with the path.
   const isMissing = await Deno.stat(directory).then(() => false, (error) => error instanceof Deno.errors.NotFound);
   if (!isMissing) return;
-  // Loaded on this one occasion.
-  const { fileError, makeDirectories } = await import("../../lib/fs.ts");
   try {
     makeDirectories(directory);
   } catch (error) {

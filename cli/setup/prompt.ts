@@ -97,7 +97,11 @@ export class Prompt {
     for (;;) {
       const byte = this.#rest.shift() ?? await this.#nextByte();
       if (byte === LINE_FEED || byte === CARRIAGE_RETURN) return decode(line);
-      if (byte === undefined || byte === END_OF_INPUT && line.length === 0) throw ended();
+      if (byte === undefined || byte === END_OF_INPUT && line.length === 0) {
+        throw new TaskdError("interrupted", "The questions were not answered: the input ended", {
+          hint: "Answer them at a terminal, or give the answers as flags: taskd setup --help",
+        });
+      }
       // While nothing is shown, the terminal leaves editing to us.
       if (byte === BACKSPACE || byte === DELETE) eraseCharacter(line);
       else if (byte === ERASE_LINE) line.length = 0;
@@ -132,12 +136,6 @@ function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
     const onAbort = () => reject(signal.reason);
     signal.addEventListener("abort", onAbort, { once: true });
     work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
-}
-
-function ended(): TaskdError {
-  return new TaskdError("interrupted", "The questions were not answered: the input ended", {
-    hint: "Answer them at a terminal, or give the answers as flags: taskd setup --help",
   });
 }
 

@@ -120,13 +120,9 @@ export class Io {
 
   /** A line on stderr that changes in place; undefined without such a terminal, under --quiet and --json. */
   live(): LiveLine | undefined {
-    if (this.quiet || this.json || !this.#redraws) return undefined;
+    if (this.quiet || this.json || !this.errorIsTerminal || this.#options.dumb === true) return undefined;
     this.#live ??= new LiveLine({ columns: consoleSize().columns, write: (text) => write(this.#options.stderr, text) });
     return this.#live;
-  }
-
-  get #redraws(): boolean {
-    return this.#options.stderr.isTerminal() && this.#options.dumb !== true;
   }
 
   /** Removes the line that changes, if it is drawn. */
