@@ -3,7 +3,6 @@
  * lib/trusted_path.ts: what the broker makes sure of as it uses each, and `doctor` of all at once.
  */
 
-import { TaskdError } from "../../lib/errors.ts";
 import { parentOf } from "../../lib/real_path.ts";
 import { requireTrusted, type TrustRuleName } from "../../lib/trusted_path.ts";
 import { apiTokensPath, keysPath } from "./keys.ts";
@@ -11,6 +10,7 @@ import { taskdHome } from "./load.ts";
 import { oauthPath } from "./oauth.ts";
 import { requireOwnRoot, ROOTS } from "./roots.ts";
 import type { Settings } from "./settings.ts";
+import { faultOf } from "./value_schemas.ts";
 
 export interface OwnPlace {
   path: string;
@@ -67,21 +67,14 @@ export interface UntrustedPlace {
 export function untrustedPlaces(options: OwnPlaceOptions): UntrustedPlace[] {
   const { home, settings } = options;
   const checks: (() => void)[] = ownPlaces(options).map(({ path, rule }) => () => void requireTrusted(path, rule));
-  if (settings !== undefined) {
-    for (const name of ROOTS) {
-      checks.push(() => requireOwnRoot(name, settings[name], home));
-    }
-  }
+  if (settings !== undefined) checks.push(...ROOTS.map((name) => () => requireOwnRoot(name, settings[name], home)));
   const found = new Map<string, UntrustedPlace>();
   for (const check of checks) {
-    try {
-      check();
-    } catch (error) {
-      if (!(error instanceof TaskdError)) throw error;
-      // One directory above may be wrong for many.
-      const { message: problem, hint: remedy = "Repair it and run taskd doctor again" } = error;
-      if (!found.has(problem)) found.set(problem, { problem, remedy });
-    }
+    const fault = faultOf(check);
+    if (fault === undefined) continue;
+    // One directory above may be wrong for many.
+    const { message: problem, hint: remedy = "Repair it and run taskd doctor again" } = fault;
+    if (!found.has(problem)) found.set(problem, { problem, remedy });
   }
   return [...found.values()];
 }

@@ -3,11 +3,11 @@
  */
 
 import { dirname } from "@std/path/dirname";
-import { messageOf } from "../../lib/errors.ts";
 import { lstatIfPresent } from "../../lib/fs.ts";
-import { requireTrusted, type TrustRuleName } from "../../lib/trusted_path.ts";
+import { requireTrusted } from "../../lib/trusted_path.ts";
 import { ledgerPath } from "../../broker/admission/ledger_file.ts";
 import { ownFiles } from "../../broker/settings/own_places.ts";
+import { faultOf } from "../../broker/settings/value_schemas.ts";
 import type { InstalledFiles, RedteamContext } from "./context.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
 
@@ -27,14 +27,6 @@ function hold(trial: Trial, path: string, mode: number): boolean {
   return true;
 }
 
-function refusal(path: string, rule: TrustRuleName): string | undefined {
-  try {
-    requireTrusted(path, rule);
-  } catch (error) {
-    return messageOf(error);
-  }
-}
-
 async function holdAll(trial: Trial, directory: string): Promise<void> {
   if (!hold(trial, directory, 0o700)) return;
   let count = 0;
@@ -49,8 +41,8 @@ export async function holdBroker(trial: Trial, place: InstalledFiles): Promise<v
   const { directory, audit_root, squid_run_dir, live_socket } = place;
   trial.control(directory, hold(trial, directory, 0o700), "it is not there");
   for (const { path, rule } of ownFiles({ home: dirname(directory) })) {
-    const why = refusal(path, rule);
-    trial.attempt(path, why === undefined, why);
+    const fault = faultOf(() => requireTrusted(path, rule));
+    trial.attempt(path, fault === undefined, fault?.message);
   }
   await holdAll(trial, audit_root);
   const ledger = ledgerPath(audit_root);
