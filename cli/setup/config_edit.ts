@@ -8,6 +8,7 @@
 
 import { type Document, isMap, isScalar, parseDocument, stringify } from "yaml";
 import { TaskdError } from "../../lib/errors.ts";
+import { canonicalJson, type JsonLike } from "../../lib/text/canonical_json.ts";
 import type { SettingPath } from "../../broker/settings/settings.ts";
 
 export type PlainValue = string | number | boolean;
@@ -113,24 +114,17 @@ function parse(file: string, text: string): Document {
   });
 }
 
-function withValue(root: Record<string, unknown>, path: readonly string[], value: PlainValue): unknown {
+function withValue(root: Record<string, JsonLike>, path: readonly string[], value: PlainValue): JsonLike {
   const [first, second] = path;
   if (second === undefined) return { ...root, [first!]: value };
-  return { ...root, [first!]: { ...root[first!] as Record<string, unknown> | null, [second]: value } };
+  return { ...root, [first!]: { ...root[first!] as Record<string, JsonLike> | null, [second]: value } };
 }
 
 /** Whether the text has exactly these values, in any order of keys. */
-function means(file: string, text: string, requested: unknown): boolean {
+function means(file: string, text: string, requested: JsonLike): boolean {
   try {
-    return sorted(parse(file, text).toJS()) === sorted(requested);
+    return canonicalJson(parse(file, text).toJS()) === canonicalJson(requested);
   } catch {
     return false;
   }
-}
-
-function sorted(value: unknown): string {
-  return JSON.stringify(value, (_key, part) => {
-    if (typeof part !== "object" || part === null || Array.isArray(part)) return part;
-    return Object.fromEntries(Object.entries(part).toSorted(([a], [b]) => a < b ? -1 : 1));
-  });
 }
