@@ -17,7 +17,7 @@ import { asking, environment } from "./_environment.ts";
 const STOP_TIMEOUT_S = 90;
 
 /** Variables of paths that a manager does not pass on by itself. */
-const PLACE_VARIABLES = ["TMPDIR", "BROKER_SOCKET", "DENO_DIR", "XDG_RUNTIME_DIR"] as const;
+const PLACE_VARIABLES = ["TMPDIR", "BROKER_SOCKET", "DENO_DIR"] as const;
 
 interface ServiceFile {
   manager: ServiceManager;
@@ -78,9 +78,8 @@ function serviceFile(args: Args): ServiceFile {
   const has_program = settings !== undefined && hasProgram(settings, args.host.view);
   const candidates = AUTO_ORDER.filter((name) => name !== "bubblewrap" || has_program);
   const runtime = configured === "auto" ? candidates.find(installed) : configured;
-  // The manager of a user sets these itself.
-  const own = manager === "systemd" ? ["XDG_RUNTIME_DIR"] : ["TMPDIR", "XDG_RUNTIME_DIR"];
-  const variables = PLACE_VARIABLES.filter((name) => !own.includes(name)).flatMap((name) => {
+  // launchd sets that of temporary files itself.
+  const variables = PLACE_VARIABLES.filter((name) => name !== "TMPDIR" || manager !== "launchd").flatMap((name) => {
     const value = env(name);
     return value === undefined ? [] : [[name, value] as const];
   });
