@@ -29,7 +29,6 @@ export async function run(args: Args, io: Io): Promise<CopyStoreReport> {
     signal: io.signal,
     allow_damaged: args.on("allow-damaged"),
   });
-  io.clearProgress();
   return { source, target, ...result };
 }
 

@@ -56,7 +56,6 @@ export async function run(args: Args, io: Io): Promise<RedteamResult> {
       io.out(lines(tried).join("\n"));
     },
   });
-  io.clearProgress();
   return { ...report, ...(found.runtime === undefined ? {} : { runtime: found.runtime }) };
 }
 

@@ -41,12 +41,8 @@ export const verify = storeCommand<VerifyAnswer | AuditAnswer>({
     const fast = args.on("fast");
     const named = isNamed(args, "address");
     const onProgress = io.progress(`verify ${named ? args.positional("address") : "--all"}`);
-    try {
-      if (!named) return await ops.call("verify-all", { fast }, onProgress);
-      return await ops.call("verify", { ...args.address("address"), fast }, onProgress);
-    } finally {
-      io.clearProgress();
-    }
+    if (!named) return await ops.call("verify-all", { fast }, onProgress);
+    return await ops.call("verify", { ...args.address("address"), fast }, onProgress);
   },
   render(result) {
     const { findings } = result;

@@ -45,7 +45,7 @@ export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Lo
   try {
     const args = new Args(plan);
     const loaded = await load(spec);
-    const result = await runLoaded(loaded, plan, args, io);
+    const result = await runLoaded(loaded, plan, args, io).finally(() => io.clearProgress());
     if (result === undefined) return EXIT_OK;
     await print(spec, result, io, () => loaded.module.render?.(result, io, args));
     return loaded.module.exitCode?.(result) ?? EXIT_OK;
@@ -57,18 +57,13 @@ export async function runCommand(spec: CommandSpec, plan: Plan, io: Io, load: Lo
 async function runLoaded(loaded: LoadedCommand, plan: Plan, args: Args, io: Io): Promise<object | undefined> {
   if (loaded.backend === "none") return await loaded.module.run(args, io);
   if (loaded.backend === "broker") {
-    try {
-      return await loaded.module.run(args, io, loaded.client(brokerOf(plan), io.signal));
-    } finally {
-      io.clearProgress();
-    }
+    return await loaded.module.run(args, io, loaded.client(brokerOf(plan), io.signal));
   }
   const ops = await loaded.open(plan, io.signal);
   try {
     return await loaded.module.run(args, io, ops);
   } finally {
     await ops.close();
-    io.clearProgress();
   }
 }
 

@@ -46,18 +46,15 @@ export class Io {
 
   /** Writes a line, or lines, of results. Control characters in it are made visible. */
   out(text: string): void {
-    this.clearProgress();
     this.#result(`${sanitizeText(text)}\n`);
   }
 
   /** Like {@linkcode out}, for text that ends its lines itself. */
   outText(text: string): void {
-    this.clearProgress();
     this.#result(sanitizeText(text));
   }
 
   outJson(value: object): void {
-    this.clearProgress();
     this.#result(`${escapeJson(JSON.stringify(value))}\n`);
   }
 
@@ -87,11 +84,11 @@ export class Io {
 
   /** Writes a line of the program's own words, styled by {@linkcode heading}. */
   styled(text: string): void {
-    this.clearProgress();
     this.#result(`${text}\n`);
   }
 
   #result(text: string): void {
+    this.clearProgress();
     try {
       write(this.#options.stdout, text);
     } catch (error) {
