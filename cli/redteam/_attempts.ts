@@ -2,9 +2,12 @@
 
 import type { HttpListener } from "../../lib/http/server.ts";
 import type { RedteamContext } from "./context.ts";
-import { ATTEMPTS_PRELUDE } from "./inputs/container_scripts.ts";
+import { ATTEMPTS_PRELUDE, FORK_BOMB, networkAttacks, SIBLING_SCRIPT } from "./inputs/container_scripts.ts";
 import type { ContainerRun, Sandboxes, StartedRun } from "./sandbox_network.ts";
 import type { Trial } from "./security_promise.ts";
+
+/** As many processes as a fork bomb may make. */
+export const BOMB_PIDS = 40;
 
 export async function attempts(
   context: RedteamContext,
@@ -33,6 +36,16 @@ export function refused(trial: Trial, got: ReadonlyMap<string, string>, prefix =
   for (const [name, what] of got) {
     if (name.startsWith(prefix)) trial.attempt(name.slice(prefix.length), what.startsWith("refused "), what);
   }
+}
+
+/** Holds what was tried to get rights over the network: `least` attempts, none of which may have got any. */
+export function holdRights(trial: Trial, got: ReadonlyMap<string, string>, least: number): void {
+  for (const [name, what] of got) {
+    if (name.startsWith("Cap")) trial.attempt(name, Number.parseInt(what, 16) === 0, what);
+    else if (name.startsWith("NoNewPrivs")) trial.expect(name, what, "1");
+    else trial.attempt(name, what.startsWith("refused "), what);
+  }
+  trial.control("the program", got.size >= least, `${got.size} attempts`);
 }
 
 /** Counts its connections, and greets each with a word. */
@@ -90,6 +103,45 @@ export async function startScript<Run extends StartedRun>(
   });
   started.wait().then(({ err }) => line.reject(new Error(`it ended: ${err.join(" ")}`)), line.reject);
   return { run: started, said: line.promise };
+}
+
+/** Tries to reach more than the gateway and the proxy: what else listens beside them and on the host, a neighbour. */
+export async function tryNetwork<Run extends StartedRun>(
+  trial: Trial,
+  context: RedteamContext,
+  sandboxes: Sandboxes<Run>,
+  [other, own]: readonly [other: Greeter, own: Greeter],
+  addressOf: (sibling: Run) => string | Promise<string>,
+): Promise<void> {
+  const { gateway_ip: gateway } = sandboxes;
+  const before = other.accepted + own.accepted;
+  const { run: sibling, said } = await startScript(context, sandboxes, { script: SIBLING_SCRIPT, word: "ready" });
+  let got: Map<string, string>;
+  try {
+    await said;
+    const ports = { other_port: other.port, host_port: own.port };
+    const places = { gateway, host: lanAddress(gateway), ...ports, sibling: await addressOf(sibling) };
+    got = await attempts(context, sandboxes, { script: networkAttacks(places) });
+  } finally {
+    await sibling.stop();
+  }
+  const { out } = await sibling.wait();
+  refused(trial, got);
+  trial.attempt("connections at other ports", other.accepted + own.accepted === before, "there were some");
+  trial.attempt("connections at the neighbour", !out.includes("reached"), "there were some");
+  trial.control("the gateway", got.get("gateway") === "the gateway", got.get("gateway"));
+  trial.control("the proxy", got.get("proxy") === "the proxy", got.get("proxy"));
+}
+
+export async function tryForkBomb(trial: Trial, context: RedteamContext, sandboxes: Sandboxes): Promise<void> {
+  const bomb = await startScript(context, sandboxes, { script: FORK_BOMB, word: "made ", max_pids: BOMB_PIDS });
+  try {
+    const count = Number((await bomb.said).split(" ")[1]);
+    trial.attempt("processes", count < BOMB_PIDS, `it made ${count}`);
+    trial.control("some processes", count > 0, String(count));
+  } finally {
+    trial.expect("its end", (await bomb.run.stop()).reason, "stopped");
+  }
 }
 
 /** An address of this host that other machines know; loopback where there is none. */

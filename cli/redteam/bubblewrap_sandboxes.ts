@@ -3,21 +3,22 @@
 import { listenForSandboxes } from "../../broker/sandbox/bubblewrap/sandbox_sockets.ts";
 import { ETC_FILES, OWN_ETC, SYSTEM_FOLDERS } from "../../broker/sandbox/bubblewrap/system_view.ts";
 import { randomHex } from "../../lib/clock.ts";
-import { attempts, Greeter, lanAddress, refused, rowsOf, startScript } from "./_attempts.ts";
+import {
+  attempts,
+  BOMB_PIDS,
+  Greeter,
+  holdRights,
+  lanAddress,
+  refused,
+  rowsOf,
+  tryForkBomb,
+  tryNetwork,
+} from "./_attempts.ts";
 import type { RedteamContext } from "./context.ts";
 import { type HostSandboxes, PYTHON } from "./host_sandboxes.ts";
-import {
-  ATTEMPTS_PRELUDE,
-  firewallAttacks,
-  FORK_BOMB,
-  hostAttacks,
-  networkAttacks,
-  SIBLING_SCRIPT,
-  WALL_ATTACKS,
-} from "./inputs/container_scripts.ts";
+import { ATTEMPTS_PRELUDE, firewallAttacks, hostAttacks, WALL_ATTACKS } from "./inputs/container_scripts.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
 
-const BOMB_PIDS = 40;
 /** Loopback of a sandbox is its own: at this address neither its forwarder listens, nor anything of another. */
 const NEIGHBOUR = "127.0.0.2";
 const SOCKETS = ["/run/taskd/gateway", "/run/taskd/proxy"];
@@ -52,28 +53,12 @@ export const BUBBLEWRAP_PROMISES: readonly SecurityPromise[] = [
       "every form, raw and packet sockets, vsock",
     async run(trial, context) {
       const sandboxes = await sandboxesFor(trial, context);
-      const { gateway_ip: gateway } = sandboxes;
-      const host = lanAddress(gateway);
+      const host = lanAddress(sandboxes.gateway_ip);
       await using _lines = await Lines.open(sandboxes);
       await using other = Greeter.at("127.0.0.1", 0, "another port");
       await using own = Greeter.at(host, 0, "the host");
       for (const { port } of [other, own]) await reached(trial, port === other.port ? "127.0.0.1" : host, port);
-      const before = other.accepted + own.accepted;
-      const { run: sibling, said } = await startScript(context, sandboxes, { script: SIBLING_SCRIPT, word: "ready" });
-      let got: Map<string, string>;
-      try {
-        await said;
-        const places = { gateway, other_port: other.port, host, host_port: own.port, sibling: NEIGHBOUR };
-        got = await attempts(context, sandboxes, { script: networkAttacks(places) });
-      } finally {
-        await sibling.stop();
-      }
-      const { out } = await sibling.wait();
-      refused(trial, got);
-      trial.attempt("connections at other ports", other.accepted + own.accepted === before, "there were some");
-      trial.attempt("connections at the neighbour", !out.includes("reached"), "there were some");
-      trial.control("the gateway", got.get("gateway") === "the gateway", got.get("gateway"));
-      trial.control("the proxy", got.get("proxy") === "the proxy", got.get("proxy"));
+      await tryNetwork(trial, context, sandboxes, [other, own], () => NEIGHBOUR);
     },
   },
   {
@@ -88,12 +73,7 @@ export const BUBBLEWRAP_PROMISES: readonly SecurityPromise[] = [
       const before = other.accepted;
       const script = firewallAttacks({ gateway: sandboxes.gateway_ip, other_port: other.port, tools: ["nsenter"] });
       const got = await attempts(context, sandboxes, { script });
-      for (const [name, what] of got) {
-        if (name.startsWith("Cap")) trial.attempt(name, Number.parseInt(what, 16) === 0, what);
-        else if (name.startsWith("NoNewPrivs")) trial.expect(name, what, "1");
-        else trial.attempt(name, what.startsWith("refused "), what);
-      }
-      trial.control("the program", got.size >= 13, `${got.size} attempts`);
+      holdRights(trial, got, 13);
       trial.attempt("connections at another port", other.accepted === before, "there were some");
     },
   },
@@ -197,14 +177,7 @@ export const BUBBLEWRAP_PROMISES: readonly SecurityPromise[] = [
     async run(trial, context) {
       const sandboxes = await sandboxesFor(trial, context);
       await using _lines = await Lines.open(sandboxes);
-      const bomb = await startScript(context, sandboxes, { script: FORK_BOMB, word: "made ", max_pids: BOMB_PIDS });
-      try {
-        const count = Number((await bomb.said).split(" ")[1]);
-        trial.attempt("processes", count < BOMB_PIDS, `it made ${count}`);
-        trial.control("some processes", count > 0, String(count));
-      } finally {
-        trial.expect("its end", (await bomb.run.stop()).reason, "stopped");
-      }
+      await tryForkBomb(trial, context, sandboxes);
     },
   },
 ];

@@ -2,21 +2,14 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../broker/egress/ports.ts";
-import { attempts, Greeter, lanAddress, refused, startScript } from "./_attempts.ts";
+import { attempts, BOMB_PIDS, Greeter, holdRights, lanAddress, refused, tryForkBomb, tryNetwork } from "./_attempts.ts";
 import type { SandboxNetwork } from "./sandbox_network.ts";
 import type { RedteamContext } from "./context.ts";
-import {
-  firewallAttacks,
-  FORK_BOMB,
-  networkAttacks,
-  SIBLING_SCRIPT,
-  WALL_ATTACKS,
-} from "./inputs/container_scripts.ts";
+import { firewallAttacks, WALL_ATTACKS } from "./inputs/container_scripts.ts";
 import type { SecurityPromise, Trial } from "./security_promise.ts";
 
 /** Files by which a container knows names; its program mounts each. */
 const NAME_FILES = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
-const BOMB_PIDS = 40;
 
 /** The network; skips the trial where there can be none. */
 async function networkFor(trial: Trial, context: RedteamContext): Promise<SandboxNetwork> {
@@ -47,26 +40,11 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     async run(trial, context) {
       const network = await networkFor(trial, context);
       const { gateway_ip: gateway } = network;
-      const host = lanAddress(gateway);
       await using _gateway = Greeter.at(gateway, GATEWAY_PORT, "the gateway");
       await using _proxy = Greeter.at(gateway, PROXY_PORT, "the proxy");
       await using other = Greeter.at(gateway, 0, "another port");
-      await using own = Greeter.at(host, 0, "the host");
-      const { run: sibling, said } = await startScript(context, network, { script: SIBLING_SCRIPT, word: "ready" });
-      let got: Map<string, string>;
-      try {
-        await said;
-        const places = { gateway, other_port: other.port, host, host_port: own.port, sibling: await sibling.address() };
-        got = await attempts(context, network, { script: networkAttacks(places) });
-      } finally {
-        await sibling.stop();
-      }
-      const { out } = await sibling.wait();
-      refused(trial, got);
-      trial.attempt("connections at other ports", other.accepted + own.accepted === 0, "there were some");
-      trial.attempt("connections at the neighbour", !out.includes("reached"), "there were some");
-      trial.control("the gateway", got.get("gateway") === "the gateway", got.get("gateway"));
-      trial.control("the proxy", got.get("proxy") === "the proxy", got.get("proxy"));
+      await using own = Greeter.at(lanAddress(gateway), 0, "the host");
+      await tryNetwork(trial, context, network, [other, own], (sibling) => sibling.address());
     },
   },
   {
@@ -78,12 +56,7 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
       await using other = Greeter.at(network.gateway_ip, 0, "another port");
       const script = firewallAttacks({ gateway: network.gateway_ip, other_port: other.port });
       const got = await attempts(context, network, { script });
-      for (const [name, what] of got) {
-        if (name.startsWith("Cap")) trial.attempt(name, Number.parseInt(what, 16) === 0, what);
-        else if (name.startsWith("NoNewPrivs")) trial.expect(name, what, "1");
-        else trial.attempt(name, what.startsWith("refused "), what);
-      }
-      trial.control("the program", got.size >= 18, `${got.size} attempts`);
+      holdRights(trial, got, 18);
       trial.attempt("connections at another port", other.accepted === 0, "there were some");
     },
   },
@@ -145,15 +118,7 @@ export const CONTAINER_PROMISES: readonly SecurityPromise[] = [
     promise: "A fork bomb meets its bound, and the sandbox still ends when it is stopped",
     attacks: `As many processes as it can make, with a bound of ${BOMB_PIDS}`,
     async run(trial, context) {
-      const network = await networkFor(trial, context);
-      const bomb = await startScript(context, network, { script: FORK_BOMB, word: "made ", max_pids: BOMB_PIDS });
-      try {
-        const count = Number((await bomb.said).split(" ")[1]);
-        trial.attempt("processes", count < BOMB_PIDS, `it made ${count}`);
-        trial.control("some processes", count > 0, String(count));
-      } finally {
-        trial.expect("its end", (await bomb.run.stop()).reason, "stopped");
-      }
+      await tryForkBomb(trial, context, await networkFor(trial, context));
     },
   },
 ];

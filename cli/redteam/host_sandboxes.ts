@@ -8,7 +8,7 @@ import { randomHex } from "../../lib/clock.ts";
 import { EMPTY_VIEW } from "../../broker/sandbox/bubblewrap/host_view.ts";
 import { listenForSandboxes } from "../../broker/sandbox/bubblewrap/sandbox_sockets.ts";
 import { openRuntime } from "../../broker/sandbox/open_runtime.ts";
-import { type Sandboxes, type SandboxNetworkOptions, type StartedRun, startRun } from "./sandbox_network.ts";
+import { type Sandboxes, type SandboxNetworkOptions, startRun } from "./sandbox_network.ts";
 
 /** Python of the system, which every sandbox sees. */
 export const PYTHON = "/usr/bin/python3";
@@ -16,9 +16,7 @@ export const PYTHON = "/usr/bin/python3";
 /** What is left in the folder is removed with it. */
 export type OpenHostSandboxes = (folder: string) => Promise<HostSandboxes>;
 
-export interface HostSandboxes extends Sandboxes<StartedRun> {
-  /** Address of the gateway and the proxy in a sandbox. */
-  gateway_ip: string;
+export interface HostSandboxes extends Sandboxes {
   /** Listens where the gateway or the proxy does. */
   listen(name: "gateway" | "proxy"): Promise<HttpListener>;
   close(): Promise<void>;

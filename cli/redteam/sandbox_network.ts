@@ -26,8 +26,6 @@ export interface ContainerRun
 }
 
 export interface SandboxNetwork extends Sandboxes<ContainerStarted> {
-  /** Address of the gateway and the proxy. */
-  gateway_ip: string;
   close(): Promise<void>;
 }
 
@@ -42,6 +40,8 @@ export interface ContainerStarted extends StartedRun {
 
 /** Where sandboxes are started. */
 export interface Sandboxes<Run extends StartedRun = StartedRun> {
+  /** Address of the gateway and the proxy, as they have it. */
+  gateway_ip: string;
   /** Starts a program; `wait` resolves with its end and its lines, `stop` ends it. */
   start(run: ContainerRun): Promise<Run>;
   /** Python in a sandbox, where PATH may lead to another. */
