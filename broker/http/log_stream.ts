@@ -10,36 +10,30 @@ import type { PieceSource } from "./pull_stream.ts";
 
 const encoder = new TextEncoder();
 
-export class TaskLog implements PieceSource {
-  readonly #rows: AsyncGenerator<Row, void>;
-  readonly #stop = new AbortController();
-  readonly #last_seq: number;
-  #seq = 0;
-
-  /**
-   * Reads the log of the task `id`, a whole id.
-   *
-   * @param last_seq The last row that is of interest; `Infinity` goes on with what is still to come.
-   */
-  constructor(id: string, { tasks, last_seq }: { tasks: TaskStore; last_seq: number }) {
-    this.#last_seq = last_seq;
-    this.#rows = tasks.follow(id, { signal: this.#stop.signal });
-  }
-
-  async next(): Promise<Uint8Array | undefined> {
-    while (this.#seq < this.#last_seq) {
-      const { done, value } = await this.#rows.next();
-      if (done) return undefined;
-      this.#seq = value.seq;
-      if (value.type === "output") return encoder.encode(shown(value));
-    }
-    return undefined;
-  }
-
-  end(): void {
-    this.#stop.abort();
-    void this.#rows.return().catch(() => {});
-  }
+/**
+ * The log of the task `id`, a whole id.
+ *
+ * @param last_seq The last row that is of interest; `Infinity` goes on with what is still to come.
+ */
+export function taskLog(id: string, { tasks, last_seq }: { tasks: TaskStore; last_seq: number }): PieceSource {
+  const stop = new AbortController();
+  const rows = tasks.follow(id, { signal: stop.signal });
+  let seq = 0;
+  return {
+    async next() {
+      while (seq < last_seq) {
+        const { done, value } = await rows.next();
+        if (done) return undefined;
+        seq = value.seq;
+        if (value.type === "output") return encoder.encode(shown(value));
+      }
+      return undefined;
+    },
+    end() {
+      stop.abort();
+      void rows.return().catch(() => {});
+    },
+  };
 }
 
 function shown({ text, cut_chars }: Extract<Row, { type: "output" }>): string {

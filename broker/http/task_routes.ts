@@ -20,7 +20,7 @@ import { decider } from "./admin_routes.ts";
 import { answer, json } from "./answers.ts";
 import type { Call, Query } from "./call.ts";
 import { TaskEvents } from "./event_stream.ts";
-import { TaskLog } from "./log_stream.ts";
+import { taskLog } from "./log_stream.ts";
 import type { ReadBody } from "./route.ts";
 
 const DEFAULT_LISTED = 100;
@@ -139,10 +139,7 @@ export async function log(call: Call, { follow }: Query<typeof LOG_QUERY>): Prom
   const { tasks } = call.engine;
   const id = call.task();
   const last_seq = endless ? Infinity : (await tasks.load(id)).seq;
-  return call.stream(new TaskLog(id, { tasks, last_seq }), {
-    type: "text/plain; charset=utf-8",
-    endless,
-  });
+  return call.stream(taskLog(id, { tasks, last_seq }), { type: "text/plain; charset=utf-8", endless });
 }
 
 export async function cancelQueued(call: Call): Promise<Response> {
