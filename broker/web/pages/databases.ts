@@ -92,9 +92,8 @@ export function definitionFiles(brief: TrustBrief | undefined): DiffFile[] {
 
 function sqlLines(sql: BriefDatabase["schema"][number]["before"]): string[] {
   if (sql === undefined || sql === null) return [];
-  return (typeof sql === "object" && "text" in sql ? `${sql.text}\n-- cut: ${sql.bytes} bytes` : String(sql)).split(
-    "\n",
-  );
+  const text = typeof sql === "object" && "text" in sql ? `${sql.text}\n-- cut: ${sql.bytes} bytes` : String(sql);
+  return text.split("\n");
 }
 
 /** What both begin and end with once, and between that all that goes and all that comes. */
@@ -107,20 +106,11 @@ function sqlDiff(old: readonly string[], now: readonly string[]): DiffLine[] {
     const before = at < head ? at + 1 : at + 1 + old.length - now.length;
     return { kind: "context" as const, before, after: at + 1, text };
   };
+  const [gone, come] = [{ kind: "deleted", after: 0 } as const, { kind: "added", before: 0 } as const];
   return [
     ...now.slice(0, head).map(both),
-    ...old.slice(head, old.length - tail).map((text, at) => ({
-      kind: "deleted" as const,
-      before: head + at + 1,
-      after: 0,
-      text,
-    })),
-    ...now.slice(head, now.length - tail).map((text, at) => ({
-      kind: "added" as const,
-      before: 0,
-      after: head + at + 1,
-      text,
-    })),
+    ...old.slice(head, old.length - tail).map((text, at) => ({ ...gone, before: head + at + 1, text })),
+    ...now.slice(head, now.length - tail).map((text, at) => ({ ...come, after: head + at + 1, text })),
     ...now.slice(now.length - tail).map((text, at) => both(text, now.length - tail + at)),
   ];
 }
