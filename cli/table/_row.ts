@@ -6,9 +6,19 @@ import { NO_PERMISSIONS } from "../plan/permissions.ts";
 
 type More = Partial<Omit<FlagSpec, "name" | "kind" | "value" | "help">>;
 
-/** The rows of a group; one that says nothing of it takes no arguments and no flags, and its output is its purpose. */
-export function commands(group: Group, rows: readonly CommandRow[]): CommandSpec[] {
-  return rows.map((row) => ({ group, positionals: [], flags: [], output: "data", ...row }));
+/** What the commands of a group have alike, except those whose row says otherwise. */
+type Alike = CommandUse & Pick<CommandRow, "needs"> & Partial<Pick<CommandRow, "output">>;
+
+/**
+ * The rows of a group; one that says nothing of it takes no arguments and no flags, its output is its purpose, and it does
+ * its work as most of the group do.
+ */
+export function commands(
+  group: Group,
+  alike: Alike,
+  rows: readonly (CommandRow | Omit<CommandRow, keyof Alike | "config">)[],
+): CommandSpec[] {
+  return rows.map((row) => ({ group, positionals: [], flags: [], output: "data", ...alike, ...row }));
 }
 
 /** A command that works on branches, through the daemon where one runs. */
@@ -17,9 +27,6 @@ export const ON_STORE = { uses: "store", needs: storeNeeds } as const;
 export const ASKS_DAEMON = { uses: "daemon", needs: socketNeeds } as const;
 /** A command that only asks the broker. */
 export const ASKS_BROKER = { uses: "broker", needs: brokerNeeds } as const;
-/** Those of them that report what was done. */
-export const CHANGES_BRANCHES = { ...ON_BRANCHES, output: "note" } as const;
-export const CHANGES_BROKER = { ...ASKS_BROKER, output: "note" } as const;
 export const NEEDS_NOTHING = { uses: "nothing", needs: () => NO_PERMISSIONS } as const;
 
 /** A command that works with `~/.taskd` and the settings. */

@@ -5,7 +5,7 @@ import type { Plan } from "../plan/plan.ts";
 import { type PermissionSet, unionOf } from "../plan/permissions.ts";
 import { branchNeeds, storeNeeds } from "../plan/needs.ts";
 import { AT, BRANCH, KEEP, MATERIALIZE, REPOINTING, SAFETY, SAFETY_TTL, WAIT } from "./_branch_flags.ts";
-import { CHANGES_BRANCHES, commands, duration, file, on, ON_BRANCHES, ON_STORE, text } from "./_row.ts";
+import { commands, duration, file, on, ON_BRANCHES, ON_STORE, text } from "./_row.ts";
 
 const MERGE_FLAGS: readonly FlagSpec[] = [
   on("check", "Show conflicts and counts, and change nothing"),
@@ -19,7 +19,7 @@ function mergeNeeds(plan: Plan): PermissionSet {
   return typeof resolve === "string" ? unionOf(branchNeeds(plan), { read: [resolve] }) : branchNeeds(plan);
 }
 
-export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
+export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", { ...ON_BRANCHES, output: "note" }, [
   {
     name: "create",
     summary: "Create a database with its branch main",
@@ -36,7 +36,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "create shop --from shop.db", why: "A copy of an existing one" },
     ],
     makes_store: true,
-    output: "note",
     uses: "store",
     needs(plan) {
       const from = plan.flags.from;
@@ -58,13 +57,14 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "checkout shop", why: "The writable file of shop@main" },
       { words: "checkout shop@main@v1", why: "The database as it was at checkpoint v1, read-only" },
     ],
-    ...ON_BRANCHES,
+    output: "data",
   },
   {
     name: "path",
     summary: "Print the path of a branch's database file",
     positionals: [{ name: "address", kind: "address", help: "<db>[@<branch>][@<point>]" }],
     examples: [{ words: "path shop@try", why: "For scripts: sqlite3 $(taskd path shop@try)" }],
+    output: "data",
     ...ON_STORE,
   },
   {
@@ -84,7 +84,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "fork shop@main try --at v1 --ttl 24h", why: "From checkpoint v1, gone a day after its last use" },
       { words: "fork shop before --at 15m", why: "As it was 15 minutes ago, while applications go on with shop" },
     ],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "promote",
@@ -93,7 +92,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
     positionals: [BRANCH],
     flags: [text("onto BRANCH", "The branch that changes", { required: true }), ...REPOINTING],
     examples: [{ words: "promote shop@try --onto main", why: "The experiment becomes main" }],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "merge",
@@ -111,8 +109,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "merge shop@main --into try", why: "The other direction: bring try up to date" },
       { words: "merge shop@try --into main --prefer theirs", why: "Where both changed a value, that of try" },
     ],
-    output: "note",
-    uses: "branches",
     needs: mergeNeeds,
   },
   {
@@ -133,8 +129,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "revert shop", why: "Take the last one back" },
       { words: "revert shop 3f2a91c0", why: "Take this one back, whatever was merged since" },
     ],
-    output: "note",
-    uses: "branches",
     needs: mergeNeeds,
   },
   {
@@ -146,7 +140,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
     positionals: [BRANCH],
     flags: REPOINTING,
     examples: [{ words: "reset shop@try", why: "shop@try begins again, from the head of shop@main" }],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "destroy",
@@ -167,7 +160,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "destroy shop@try", why: "Remove the branch try" },
       { words: "destroy shop@main --yes --wait 10s", why: "In a script: main, once its file is closed" },
     ],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "undo",
@@ -182,7 +174,6 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "undo shop@try", why: "The branch that was just destroyed, rolled back or replaced, as it was" },
       { words: "undo shop --list", why: "What can be taken back on shop@main" },
     ],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "touch",
@@ -197,20 +188,17 @@ export const BRANCH_COMMANDS: readonly CommandSpec[] = commands("Branches", [
       { words: "touch shop@try --ttl 0", why: "It never expires" },
       { words: "touch shop --keep 7d,1h:90d", why: "Go back to any point of a week, and to any hour of three months" },
     ],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "protect",
     summary: "Refuse to destroy a branch",
     positionals: [BRANCH],
     examples: [{ words: "protect shop", why: "Only destroy --force removes shop@main" }],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "unprotect",
     summary: "Allow a branch to be destroyed again",
     positionals: [BRANCH],
     examples: [{ words: "unprotect shop", why: "Undo protect" }],
-    ...CHANGES_BRANCHES,
   },
 ]);

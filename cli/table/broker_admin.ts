@@ -20,7 +20,7 @@ import {
   setupNeeds,
   stopNeeds,
 } from "./_broker_needs.ts";
-import { ASKS_BROKER, atHome, CHANGES_BROKER, commands, duration, file, off, on, text } from "./_row.ts";
+import { ASKS_BROKER, atHome, commands, duration, file, off, on, text } from "./_row.ts";
 import { AGENT_NAMES, EGRESS_HOST } from "./broker_shared.ts";
 
 /** Values of the setting `runtime`; repeated here, because this table is loaded by every call. */
@@ -47,7 +47,7 @@ const MANAGERS: readonly FlagSpec[] = [
   on("launchd", "For launchd; the default on macOS"),
 ];
 
-export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", [
+export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", ASKS_BROKER, [
   {
     name: "ui",
     summary: "Print the address of the broker's web pages",
@@ -55,7 +55,6 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
       "The address opens the pages once, within 60 s: who opens it can approve until that session ends. Run it " +
       "again for another browser, and after the broker was started again.",
     examples: [{ words: "ui", why: "Open it in a browser on this host" }],
-    ...ASKS_BROKER,
   },
   {
     name: "token create",
@@ -73,20 +72,18 @@ export const BROKER_ADMIN_COMMANDS: readonly CommandSpec[] = commands("Broker", 
       text("name NAME", "What it is called in records; by default the role and a few digits"),
     ],
     examples: [{ words: "token create --role submit --ttl 30d --name ci", why: "For a CI system that submits tasks" }],
-    ...ASKS_BROKER,
   },
   {
     name: "token list",
     summary: "List the tokens for broker.api_addr",
     examples: [{ words: "token list", why: "Names, roles and when each expires; never a token" }],
-    ...ASKS_BROKER,
   },
   {
     name: "token revoke",
     summary: "End a token at once, with what is open over it",
     positionals: [{ name: "name", kind: "word", help: "The token's whole name" }],
     examples: [{ words: "token revoke ci", why: "The next request with it is refused" }],
-    ...CHANGES_BROKER,
+    output: "note",
   },
   {
     name: "init",

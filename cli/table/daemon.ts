@@ -17,7 +17,7 @@ function httpNeeds(plan: Plan): PermissionSet {
   return { ...NO_PERMISSIONS, net: [hostPort(parseHttpAddress(http))], sys: ["inspector"] };
 }
 
-export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
+export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", ASKS_DAEMON, [
   {
     name: "serve",
     summary: "Run the branch store's daemon, for databases that applications write to",
@@ -76,7 +76,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
     summary: "Open a live session and print the path of its database file",
     positionals: [BRANCH],
     examples: [{ words: "session open shop@try", why: "What any SQLite client writes there is captured" }],
-    ...ASKS_DAEMON,
   },
   {
     name: "session flush",
@@ -84,14 +83,12 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
     positionals: [BRANCH],
     examples: [{ words: "session flush shop@try", why: "Every commit made so far is stored" }],
     output: "note",
-    ...ASKS_DAEMON,
   },
   {
     name: "session status",
     summary: "Show live sessions",
     positionals: [{ ...BRANCH, optional: true }],
     examples: [{ words: "session status", why: "Every open session, its lag and its last flush" }],
-    ...ASKS_DAEMON,
   },
   {
     name: "session close",
@@ -99,7 +96,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
     positionals: [BRANCH],
     examples: [{ words: "session close shop@try", why: "Flush, release the lease, close" }],
     output: "note",
-    ...ASKS_DAEMON,
   },
   {
     name: "watch",
@@ -107,7 +103,6 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
     details: "With --json each event is one line of JSON.",
     flags: [on("more", "Also events of the further types")],
     examples: [{ words: "watch --json", why: "Events for a program" }],
-    ...ASKS_DAEMON,
   },
   {
     name: "mcp",
@@ -127,12 +122,11 @@ export const DAEMON_COMMANDS: readonly CommandSpec[] = commands("Daemon", [
 /** Shells that there is a completion for. */
 export const SHELLS = ["bash", "zsh", "fish"] as const;
 
-export const PROGRAM_COMMANDS: readonly CommandSpec[] = commands("Program", [
+export const PROGRAM_COMMANDS: readonly CommandSpec[] = commands("Program", NEEDS_NOTHING, [
   {
     name: "version",
     summary: "Show the version",
     examples: [{ words: "version", why: "The program's version and its runtime's" }],
-    ...NEEDS_NOTHING,
   },
   {
     name: "help",
@@ -146,7 +140,6 @@ export const PROGRAM_COMMANDS: readonly CommandSpec[] = commands("Program", [
       { words: "help session open", why: "The same as session open --help" },
       { words: "help errors lease_held", why: "What an error code means, and what to do" },
     ],
-    ...NEEDS_NOTHING,
   },
   {
     name: "completion",
@@ -163,6 +156,5 @@ export const PROGRAM_COMMANDS: readonly CommandSpec[] = commands("Program", [
       { words: "completion zsh > /usr/local/share/zsh/site-functions/_taskd", why: "For every user of zsh" },
       { words: "completion fish > ~/.config/fish/completions/taskd.fish", why: "For one user of fish" },
     ],
-    ...NEEDS_NOTHING,
   },
 ]);

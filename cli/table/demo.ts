@@ -31,7 +31,7 @@ function demoNeeds(plan: Plan): PermissionSet {
   });
 }
 
-export const DEMO_COMMANDS: readonly CommandSpec[] = commands("Program", [
+export const DEMO_COMMANDS: readonly CommandSpec[] = commands("Program", atHome("may_be_broken", demoNeeds), [
   {
     name: "demo",
     summary: "Show both halves on real input, in half a minute",
@@ -59,6 +59,5 @@ export const DEMO_COMMANDS: readonly CommandSpec[] = commands("Program", [
       { words: "demo", why: "The first thing to run: nothing has to be set up" },
       { words: "demo --quick --json", why: "For a program: each command with its time, and what was found" },
     ],
-    ...atHome("may_be_broken", demoNeeds),
   },
 ]);

@@ -4,20 +4,9 @@ import type { CommandSpec } from "../plan/command_spec.ts";
 import { unionOf } from "../plan/permissions.ts";
 import { bucketNeeds, directoryNeeds, socketNeeds, storeNeeds } from "../plan/needs.ts";
 import { AT, BRANCH, KEEP, POINT_HELP, REPOINTING, WAIT } from "./_branch_flags.ts";
-import {
-  bytes,
-  CHANGES_BRANCHES,
-  commands,
-  duration,
-  integer,
-  on,
-  ON_BRANCHES,
-  ON_STORE,
-  store,
-  text,
-} from "./_row.ts";
+import { bytes, commands, duration, integer, on, ON_BRANCHES, ON_STORE, store, text } from "./_row.ts";
 
-export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
+export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", { ...ON_BRANCHES, output: "note" }, [
   {
     name: "checkpoint",
     summary: "Store a branch's database and name that point",
@@ -27,7 +16,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
     positionals: [BRANCH, { name: "checkpoint", kind: "name", help: "Name of the checkpoint" }],
     flags: [text("note TEXT", "A remark that is kept with the checkpoint")],
     examples: [{ words: 'checkpoint shop v1 --note "before the import"', why: "Name the current content v1" }],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "rollback",
@@ -39,14 +27,12 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
       { words: "rollback shop --to v1", why: "shop@main shows checkpoint v1 again" },
       { words: "rollback shop --to age:15m", why: "What it held 15 minutes ago" },
     ],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "compact",
     summary: "Rewrite a branch as one snapshot of its own",
     positionals: [BRANCH],
     examples: [{ words: "compact shop@try", why: "Its storage becomes materialized, its chain one object" }],
-    ...CHANGES_BRANCHES,
   },
   {
     name: "export",
@@ -58,8 +44,6 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
     ],
     flags: [AT, on("force", "Replace a file that exists"), WAIT],
     examples: [{ words: "export shop@main@v1 v1.db", why: "A plain copy of checkpoint v1" }],
-    output: "note",
-    uses: "branches",
     // The daemon may write nowhere but its store, so this process writes the file: under a temporary name first, and
     // without the companions that a replaced file may have.
     needs(plan) {
@@ -71,7 +55,7 @@ export const HISTORY_COMMANDS: readonly CommandSpec[] = commands("History", [
   },
 ]);
 
-export const INSPECT_COMMANDS: readonly CommandSpec[] = commands("Inspect", [
+export const INSPECT_COMMANDS: readonly CommandSpec[] = commands("Inspect", ON_BRANCHES, [
   {
     name: "log",
     summary: "List the points of a branch that can be gone back to",
@@ -84,7 +68,6 @@ export const INSPECT_COMMANDS: readonly CommandSpec[] = commands("Inspect", [
       text("after PLACE", "Go on where the part before ended"),
     ],
     examples: [{ words: "log shop", why: "What fork --at, diff --at and rollback --to can name of shop@main" }],
-    ...ON_BRANCHES,
   },
   {
     name: "diff",
@@ -105,7 +88,6 @@ export const INSPECT_COMMANDS: readonly CommandSpec[] = commands("Inspect", [
       { words: "diff shop@main shop@try --table orders --rows 5", why: "Counts, and five rows of orders" },
       { words: "diff shop --at 15m", why: "What has changed in 15 minutes" },
     ],
-    ...ON_BRANCHES,
   },
   {
     name: "gc",
@@ -122,7 +104,6 @@ export const INSPECT_COMMANDS: readonly CommandSpec[] = commands("Inspect", [
       { words: "gc --dry-run", why: "See how much there is to collect" },
       { words: "gc --grace 0", why: "Delete what the last pass marked" },
     ],
-    ...ON_BRANCHES,
   },
   {
     name: "copy-store",
@@ -193,26 +174,22 @@ export const INSPECT_COMMANDS: readonly CommandSpec[] = commands("Inspect", [
     positionals: [{ ...BRANCH, optional: true }],
     flags: [bytes("ro-cache-budget", "Show the read-only cache's use against this size; changes nothing")],
     examples: [{ words: "status shop@try", why: "State, storage, checkpoints and sizes of shop@try" }],
-    ...ON_BRANCHES,
   },
   {
     name: "branches",
     summary: "List branches with their states",
     positionals: [{ name: "db", kind: "database", optional: true, help: "Only this database" }],
     examples: [{ words: "branches shop", why: "The branches of shop" }],
-    ...ON_BRANCHES,
   },
   {
     name: "databases",
     summary: "List databases",
     examples: [{ words: "databases", why: "Every database of the store" }],
-    ...ON_BRANCHES,
   },
   {
     name: "lease",
     summary: "Show who holds a branch",
     positionals: [BRANCH],
     examples: [{ words: "lease shop", why: "Holder, epoch and expiry of shop@main" }],
-    ...ON_BRANCHES,
   },
 ]);

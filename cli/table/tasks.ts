@@ -7,7 +7,7 @@ import type { CommandSpec, FlagSpec, PositionalSpec } from "../plan/command_spec
 import { unionOf } from "../plan/permissions.ts";
 import { brokerOf, type Plan } from "../plan/plan.ts";
 import { askNeeds, fileNeeds } from "./_broker_needs.ts";
-import { ASKS_BROKER, atHome, CHANGES_BROKER, commands, duration, file, integer, off, on, text } from "./_row.ts";
+import { ASKS_BROKER, atHome, commands, duration, file, integer, off, on, text } from "./_row.ts";
 import { EGRESS_HOST, STAGE_NAMES, SUBMISSION, SUBMISSION_ARGUMENTS, TASK } from "./broker_shared.ts";
 
 /** How submit and retry go on after the task is accepted. */
@@ -50,9 +50,9 @@ function statsNeeds(plan: Plan) {
 }
 
 /** Those that may read an instruction, or decisions, from a file. */
-const READS_FILE = { uses: "broker", needs: fileNeeds } as const;
+const READS_FILE = { needs: fileNeeds } as const;
 
-export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
+export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", ASKS_BROKER, [
   {
     name: "submit",
     summary: "Give a coding agent a task",
@@ -86,7 +86,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       { words: "tasks", why: "The last twenty" },
       { words: "tasks --stage awaiting_approval", why: "Those that wait for a person" },
     ],
-    ...ASKS_BROKER,
   },
   {
     name: "inspect",
@@ -103,7 +102,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       { words: "inspect 3f9a", why: "Base, image, policy, spend, flags, setup, and what is not established" },
       { words: "inspect 3f9a --verify", why: "That what landed is what was approved" },
     ],
-    ...ASKS_BROKER,
   },
   {
     name: "logs",
@@ -123,7 +121,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       { words: "logs 3f9a", why: "The output so far" },
       { words: "logs 3f9a -f", why: "Come back to a task that runs" },
     ],
-    ...ASKS_BROKER,
   },
   {
     name: "review",
@@ -143,7 +140,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       { words: "review 3f9a --all | less", why: "With every row that it changed in databases" },
       { words: "review 3f9a --color | less -R", why: "Page by page" },
     ],
-    ...ASKS_BROKER,
   },
   {
     name: "approve",
@@ -174,7 +170,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     summary: "Refuse a task's change; nothing is pushed",
     positionals: [TASK, REASON],
     examples: [{ words: 'deny 3f9a "It changes the public interface"', why: "The task ends as denied" }],
-    ...CHANGES_BROKER,
+    output: "note",
   },
   {
     name: "push",
@@ -205,13 +201,12 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       { words: "kill 3f9a", why: "The task ends as cancelled, its sandbox is gone" },
       { words: 'kill 3f9a "done by hand"', why: "In push_failed: the approved change is no longer kept" },
     ],
-    ...CHANGES_BROKER,
+    output: "note",
   },
   {
     name: "pending",
     summary: "List the tasks that wait for approval, the oldest first",
     examples: [{ words: "pending", why: "Tasks that wait for a review, and until when" }],
-    ...ASKS_BROKER,
   },
   {
     name: "retry",
@@ -220,7 +215,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     positionals: [TASK],
     flags: [...FOLLOWING],
     examples: [{ words: "retry 3f9a --detach", why: "Print the new task's id" }],
-    ...ASKS_BROKER,
   },
   {
     name: "prune",
@@ -233,7 +227,6 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       on("dry-run", "Only say which"),
     ],
     examples: [{ words: "prune --older-than 30d --dry-run", why: "What would go" }],
-    ...ASKS_BROKER,
   },
   {
     name: "stats",
@@ -271,7 +264,7 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
       integer("uses N", "For so many uses at most", { minimum: 1 }),
     ],
     examples: [{ words: "egress grant 7b21 registry.example.com --for 10m --uses 3", why: "Port 443, three times" }],
-    ...CHANGES_BROKER,
+    output: "note",
   },
   {
     name: "queue add",
@@ -286,13 +279,12 @@ export const TASK_COMMANDS: readonly CommandSpec[] = commands("Tasks", [
     name: "queue list",
     summary: "List the queue, the oldest first",
     examples: [{ words: "queue list", why: "Each item's state and its task" }],
-    ...ASKS_BROKER,
   },
   {
     name: "queue cancel",
     summary: "Take an item off the queue, or end its task",
     positionals: [{ name: "id", kind: "word", help: "The item's id, or a beginning of it that no other item has" }],
     examples: [{ words: "queue cancel 7b21", why: "It ends as cancelled" }],
-    ...CHANGES_BROKER,
+    output: "note",
   },
 ]);
