@@ -16,9 +16,9 @@ function get(path: string, row: Omit<HttpRoute, "method" | "path">): HttpRoute {
   return { method: "GET", path, ...row };
 }
 
-/** One that says nothing of its answer has none. */
-function post(path: string, row: Omit<HttpRoute, "method" | "path" | "answer"> & Partial<HttpRoute>): HttpRoute {
-  return { method: "POST", path, answer: { status: 204 }, ...row };
+/** One that says nothing else decides about tasks, and answers nothing. */
+function post(path: string, row: Pick<HttpRoute, "doc" | "run"> & Partial<HttpRoute>): HttpRoute {
+  return { method: "POST", path, right: "approve", answer: { status: 204 }, ...row };
 }
 
 export const ROUTES: readonly HttpRoute[] = [
@@ -105,7 +105,6 @@ export const ROUTES: readonly HttpRoute[] = [
     run: (call) => json({ items: call.engine.queue() }),
   }),
   post("/queue/<id>/cancel", {
-    right: "approve",
     ends_tasks: true,
     doc: "Takes an item off the queue, or ends its task; like `/admin/*` only for peers on this machine",
     run: tasks.cancelQueued,
@@ -123,38 +122,32 @@ export const ROUTES: readonly HttpRoute[] = [
     run: async (call) => json(await call.engine.bases(call.task())),
   }),
   post("/admin/tasks/<id>/approve", {
-    right: "approve",
     doc:
       "Approves what has that digest, naming every category that asks for a second look; `decide` is for the gate's " +
       "`conflicts`: `prefer`, and single ones in `resolve`",
     ...takes(wire.APPROVE_REQUEST, admin.approve),
   }),
   post("/admin/tasks/<id>/deny", {
-    right: "approve",
     doc: "Refuses what waits for approval",
     ...takes(wire.REASON_REQUEST, admin.deny, { optional: true }),
   }),
   post("/admin/tasks/<id>/push", {
-    right: "approve",
     doc:
       "Begins another round for an approved change in `push_failed` or `data_waits`; `decide` is for conflicts that " +
       "were met between the push and the data, as they were read: each with `ours`, or all by `conflicts_read_sha256`",
     ...takes(wire.PUSH_REQUEST, admin.push, { optional: true }),
   }),
   post("/admin/tasks/<id>/kill", {
-    right: "approve",
     doc: "Ends a task in any stage before its push, or gives up an approved change that waits to land",
     ...takes(wire.REASON_REQUEST, admin.kill, { optional: true }),
   }),
   post("/admin/tasks/<id>/egress", {
-    right: "approve",
     doc:
       "Opens `host` and `port` to a running task beside the egress list, for `for_ms` milliseconds and, where it is " +
       "given, for `uses` connections or plain requests",
     ...takes(wire.EGRESS_GRANT_REQUEST, admin.grantEgress),
   }),
   post("/admin/prune", {
-    right: "approve",
     answer: { status: 200, schema: wire.PRUNED },
     doc: "Removes the records of tasks that ended before a time, and the mirrors of repositories not used since",
     ...takes(wire.PRUNE_REQUEST, admin.prune),
