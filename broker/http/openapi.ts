@@ -132,6 +132,10 @@ class Describer {
 
 const ID = { name: "id", in: "path", required: true, description: "The id, or a beginning of it that no other has" };
 
+function bearer(description: string): JsonObject {
+  return { type: "http", scheme: "bearer", description };
+}
+
 export function openApi(routes: readonly HttpRoute[]): JsonObject {
   const [requests, answers] = [new Describer({ closed: true }), new Describer({ closed: false })];
   const paths: Record<string, JsonObject> = {};
@@ -163,27 +167,14 @@ export function openApi(routes: readonly HttpRoute[]): JsonObject {
     components: {
       schemas: { ...requests.components, ...answers.components, TaskEvent: { oneOf: events } },
       securitySchemes: {
-        api_token: {
-          type: "http",
-          scheme: "bearer",
-          description: "On broker.api_addr: `taskd token create` makes one. Its role says which operations are for it",
-        },
-        metrics_token: {
-          type: "http",
-          scheme: "bearer",
-          description: "On broker.metrics_addr, where broker.metrics_token_env names one",
-        },
-        session_token: {
-          type: "http",
-          scheme: "bearer",
-          description: "The token of a session of the web pages: `POST /session` answers it",
-        },
-        page_code: {
-          type: "http",
-          scheme: "bearer",
-          description:
-            "The code in the fragment of the pages' address: `GET /admin/ui` answers it, `taskd ui` prints it",
-        },
+        api_token: bearer(
+          "On broker.api_addr: `taskd token create` makes one. Its role says which operations are for it",
+        ),
+        metrics_token: bearer("On broker.metrics_addr, where broker.metrics_token_env names one"),
+        session_token: bearer("The token of a session of the web pages: `POST /session` answers it"),
+        page_code: bearer(
+          "The code in the fragment of the pages' address: `GET /admin/ui` answers it, `taskd ui` prints it",
+        ),
       },
     },
   };
