@@ -141,18 +141,15 @@ export async function showGate(
   return { setSpend: (spend) => spent.set(spend) };
 }
 
-function warnings(task: TaskView, genuine: boolean): PageElement[] {
+function warnings(task: TaskView, genuine: boolean): (PageElement | false)[] {
   return [
-    ...genuine ? [] : [
-      notice(
-        "bad",
-        el("strong", "This is not the diff or the brief at the gate."),
-        " It cannot be approved; reload the page.",
-      ),
-    ],
-    ...task.trace.intact ? [] : [
-      notice("bad", el("strong", "The record of this task was altered: "), ...shownLine(task.trace.fault)),
-    ],
+    !genuine && notice(
+      "bad",
+      el("strong", "This is not the diff or the brief at the gate."),
+      " It cannot be approved; reload the page.",
+    ),
+    !task.trace.intact &&
+    notice("bad", el("strong", "The record of this task was altered: "), ...shownLine(task.trace.fault)),
   ];
 }
 
