@@ -54,7 +54,7 @@ export const BUBBLEWRAP_PROMISES: readonly SecurityPromise[] = [
     async run(trial, context) {
       const sandboxes = await sandboxesFor(trial, context);
       const host = lanAddress(sandboxes.gateway_ip);
-      await using _lines = await Lines.open(sandboxes);
+      await using _lines = await openLines(sandboxes);
       await using other = Greeter.at("127.0.0.1", 0, "another port");
       await using own = Greeter.at(host, 0, "the host");
       for (const { port } of [other, own]) await reached(trial, port === other.port ? "127.0.0.1" : host, port);
@@ -67,7 +67,7 @@ export const BUBBLEWRAP_PROMISES: readonly SecurityPromise[] = [
     attacks: "Namespaces of its own, those of its first process, set-uid, capabilities taken back, forwarding",
     async run(trial, context) {
       const sandboxes = await sandboxesFor(trial, context);
-      await using _lines = await Lines.open(sandboxes);
+      await using _lines = await openLines(sandboxes);
       await using other = Greeter.at("127.0.0.1", 0, "another port");
       await reached(trial, "127.0.0.1", other.port);
       const before = other.accepted;
@@ -124,7 +124,7 @@ export const BUBBLEWRAP_PROMISES: readonly SecurityPromise[] = [
       "the kernel that podman refuses; the same from beside the sandbox is the control",
     async run(trial, context) {
       const sandboxes = await sandboxesFor(trial, context);
-      await using _lines = await Lines.open(sandboxes);
+      await using _lines = await openLines(sandboxes);
       const folder = await context.folder();
       const id = randomHex(context.random, 8);
       const places = {
@@ -136,20 +136,16 @@ export const BUBBLEWRAP_PROMISES: readonly SecurityPromise[] = [
       await Deno.writeTextFile(places.key, "a key", { mode: 0o600 });
       await using _socket = new Greeter(await listenForSandboxes(places.socket, undefined), "a socket");
       await using port = Greeter.at("127.0.0.1", 0, "a port");
-      const victim = await Victim.start([places.victim, places.abstract]);
-      try {
-        const script = (inside: boolean, writable: string) =>
-          hostAttacks({ ...places, port: port.port, inside, writable });
-        const beside = await runBeside(script(false, folder));
-        for (const [name, what] of beside) {
-          trial.control(`${name}, beside a sandbox`, !what.startsWith("refused "), what);
-        }
-        const got = await attempts(context, sandboxes, { script: script(true, "/workspace") });
-        for (const [name, what] of got) trial.attempt(name, what.startsWith("refused "), what);
-        trial.control("the attempts", got.size > beside.size && beside.size > 5, `${got.size} and ${beside.size}`);
-      } finally {
-        await victim.end();
+      await using _victim = await startVictim(places.victim, places.abstract);
+      const script = (inside: boolean, writable: string) =>
+        hostAttacks({ ...places, port: port.port, inside, writable });
+      const beside = await runBeside(script(false, folder));
+      for (const [name, what] of beside) {
+        trial.control(`${name}, beside a sandbox`, !what.startsWith("refused "), what);
       }
+      const got = await attempts(context, sandboxes, { script: script(true, "/workspace") });
+      for (const [name, what] of got) trial.attempt(name, what.startsWith("refused "), what);
+      trial.control("the attempts", got.size > beside.size && beside.size > 5, `${got.size} and ${beside.size}`);
     },
   },
   {
@@ -158,7 +154,7 @@ export const BUBBLEWRAP_PROMISES: readonly SecurityPromise[] = [
     attacks: "The gateway's port from a sandbox of a setup phase, and its socket",
     async run(trial, context) {
       const sandboxes = await sandboxesFor(trial, context);
-      await using lines = await Lines.open(sandboxes);
+      await using lines = await openLines(sandboxes);
       const reach = (name: string, port: number) =>
         `attempt("${name}", lambda: connect("${sandboxes.gateway_ip}", ${port}))\n`;
       const socket = 'attempt("its socket", lambda: socket.socket(socket.AF_UNIX).connect("/run/taskd/gateway"))\n';
@@ -176,31 +172,18 @@ export const BUBBLEWRAP_PROMISES: readonly SecurityPromise[] = [
     attacks: `As many processes as it can make, with a bound of ${BOMB_PIDS}`,
     async run(trial, context) {
       const sandboxes = await sandboxesFor(trial, context);
-      await using _lines = await Lines.open(sandboxes);
+      await using _lines = await openLines(sandboxes);
       await tryForkBomb(trial, context, sandboxes);
     },
   },
 ];
 
 /** What every sandbox is started with: the gateway and the proxy, each of which greets. */
-class Lines implements AsyncDisposable {
-  readonly gateway: Greeter;
-  readonly #proxy: Greeter;
-
-  private constructor(gateway: Greeter, proxy: Greeter) {
-    this.gateway = gateway;
-    this.#proxy = proxy;
-  }
-
-  static async open({ listen }: HostSandboxes): Promise<Lines> {
-    const gateway = new Greeter(await listen("gateway"), "the gateway");
-    return new Lines(gateway, new Greeter(await listen("proxy"), "the proxy"));
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.gateway[Symbol.asyncDispose]();
-    await this.#proxy[Symbol.asyncDispose]();
-  }
+async function openLines({ listen }: HostSandboxes): Promise<AsyncDisposable & { gateway: Greeter }> {
+  const lines = new AsyncDisposableStack();
+  const gateway = lines.use(new Greeter(await listen("gateway"), "the gateway"));
+  lines.use(new Greeter(await listen("proxy"), "the proxy"));
+  return Object.assign(lines, { gateway });
 }
 
 /** A place that must not be reached from inside has to be there: from beside a sandbox it answers. */
@@ -213,45 +196,36 @@ async function reached(trial: Trial, hostname: string, port: number): Promise<vo
 async function walls(trial: Trial, context: RedteamContext): Promise<Map<string, string>> {
   const sandboxes = await sandboxesFor(trial, context);
   return await context.once("walls of bubblewrap", async () => {
-    await using _lines = await Lines.open(sandboxes);
+    await using _lines = await openLines(sandboxes);
     const home = { source: await context.folder(), target: "/home/agent", writable: true };
     return await attempts(context, sandboxes, { script: WALL_ATTACKS, mounts: [home], env: { HOME: "/home/agent" } });
   });
 }
 
-/** A program of the user's with something to see, and an abstract socket. */
-class Victim {
-  readonly #child: Deno.ChildProcess;
-
-  private constructor(child: Deno.ChildProcess) {
-    this.#child = child;
-  }
-
-  static async start([mark, abstract]: readonly [mark: string, abstract: string]): Promise<Victim> {
-    const script =
-      "import socket, sys\nit = socket.socket(socket.AF_UNIX)\nit.bind('\\0' + sys.argv[2])\nit.listen()\n" +
-      "print('ready', flush=True)\nwhile True: it.accept()[0].sendall(b'a victim')";
-    const child = new Deno.Command(PYTHON, {
-      args: ["-c", script, mark, abstract],
-      clearEnv: true,
-      stdin: "null",
-      stdout: "piped",
-      stderr: "null",
-    }).spawn();
-    const reader = child.stdout.getReader();
-    await reader.read();
-    await reader.cancel();
-    return new Victim(child);
-  }
-
-  async end(): Promise<void> {
-    try {
-      this.#child.kill("SIGKILL");
-    } catch {
-      // It has ended.
-    }
-    await this.#child.status;
-  }
+/** A program of the user's with something to see in its command line, and an abstract socket. */
+async function startVictim(mark: string, abstract: string): Promise<AsyncDisposable> {
+  const script = "import socket, sys\nit = socket.socket(socket.AF_UNIX)\nit.bind('\\0' + sys.argv[2])\nit.listen()\n" +
+    "print('ready', flush=True)\nwhile True: it.accept()[0].sendall(b'a victim')";
+  const child = new Deno.Command(PYTHON, {
+    args: ["-c", script, mark, abstract],
+    clearEnv: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  const reader = child.stdout.getReader();
+  await reader.read();
+  await reader.cancel();
+  return {
+    async [Symbol.asyncDispose]() {
+      try {
+        child.kill("SIGKILL");
+      } catch {
+        // It has ended.
+      }
+      await child.status;
+    },
+  };
 }
 
 /** Runs a harmless script of attempts as this user, in no sandbox. */
