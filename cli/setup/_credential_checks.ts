@@ -4,13 +4,13 @@
  */
 
 import { AGENTS, type Lane, LANES } from "../../broker/agents.ts";
-import { type ApiKey, apiKey, KEY_VARIABLES, keysPath, metricsToken, readKeys } from "../../broker/settings/keys.ts";
+import { apiKey, KEY_VARIABLES, keysPath, metricsToken, readKeys } from "../../broker/settings/keys.ts";
 import { oauthPath, readCredential, type SubscriptionLane } from "../../broker/settings/oauth.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { endpointAddress } from "../../lib/http/address.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
-import { fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
+import { checked, fail, failedCheck, type HostCheck, ok, warn } from "./check.ts";
 
 export interface CredentialOptions {
   home: string;
@@ -34,25 +34,26 @@ export async function checkCredentials(options: CredentialOptions): Promise<Host
   for (const lane of LANES) {
     const agent = AGENTS.find((one) => one.lane === lane)!;
     const name = `credentials ${lane}`;
-    const isNeeded = lane === needed;
-    if (lane === "compat") checks.push(compatCheck(name, { ...options, file, isNeeded }));
-    else if (lane !== "vendor_c" && settings[`${lane}_auth`] === "subscription") {
-      checks.push(await subscriptionCheck(name, lane, options));
-    } else checks.push(keyCheck(name, lane, { ...options, file, isNeeded, agent: agent.name }));
+    const known = { ...options, file, isNeeded: lane === needed, agent: agent.name };
+    checks.push(
+      ...await checked(name, () => {
+        if (lane === "compat") return compatCheck(name, known);
+        const subscribed = lane !== "vendor_c" && settings[`${lane}_auth`] === "subscription";
+        return subscribed ? subscriptionCheck(name, lane, options) : keyCheck(name, lane, known);
+      }),
+    );
   }
-  if (settings.broker.metrics_token_env !== "") checks.push(metricsCheck({ ...options, file, isNeeded: true }));
+  if (settings.broker.metrics_token_env !== "") {
+    const name = "credentials metrics";
+    checks.push(...await checked(name, () => metricsCheck(name, { ...options, file })));
+  }
   return checks;
 }
 
 /** The token that the metrics ask for: without it the broker does not start. */
-function metricsCheck({ settings: { broker }, env, file }: KeyOptions): HostCheck {
-  const name = "credentials metrics";
-  try {
-    const token = metricsToken(broker, { env, file });
-    return ok(name, token === undefined ? "broker.metrics_addr is empty: none is used" : broker.metrics_token_env);
-  } catch (error) {
-    return failedCheck(name, error);
-  }
+function metricsCheck(name: string, { settings: { broker }, env, file }: Omit<KeyOptions, "isNeeded">): HostCheck {
+  const token = metricsToken(broker, { env, file });
+  return ok(name, token === undefined ? "broker.metrics_addr is empty: none is used" : broker.metrics_token_env);
 }
 
 interface KeyOptions extends CredentialOptions {
@@ -62,12 +63,8 @@ interface KeyOptions extends CredentialOptions {
 
 function keyCheck(name: string, lane: Exclude<Lane, "compat">, options: KeyOptions & { agent: string }): HostCheck {
   const { env, file, home, isNeeded, agent } = options;
-  try {
-    const key = apiKey(lane, { env, file });
-    if (key !== undefined) return ok(name, `key of ${key.source}`);
-  } catch (error) {
-    return failedCheck(name, error);
-  }
+  const key = apiKey(lane, { env, file });
+  if (key !== undefined) return ok(name, `key of ${key.source}`);
   const remedy = `Run taskd setup --key ${lane}=-, or set ${KEY_VARIABLES[lane][0]}, or write it into ${
     keysPath(home)
   }`;
@@ -84,12 +81,7 @@ function compatCheck(name: string, { settings, env, file, isNeeded }: KeyOptions
   }
   if (model === "") return warn(name, `${base_url}, without a model`, "Set compat.model, or name one with each task");
   if (api_key_env === "") return ok(name, `${base_url}, without a key`);
-  let key: ApiKey | undefined;
-  try {
-    key = apiKey("compat", { env, file, compat_variable: api_key_env });
-  } catch (error) {
-    return failedCheck(name, error);
-  }
+  const key = apiKey("compat", { env, file, compat_variable: api_key_env });
   if (key !== undefined) return ok(name, `${base_url}, key of ${key.source}`);
   const missing = `${base_url}: there is no ${api_key_env}, which compat.api_key_env names`;
   const how = "Run taskd setup --key compat=-, or set the variable";
@@ -119,21 +111,17 @@ export async function checkEndpoint({ compat: { base_url }, default_agent }: Set
 /** A token that is renewed by itself is fine however soon it expires. */
 async function subscriptionCheck(name: string, lane: SubscriptionLane, options: CredentialOptions): Promise<HostCheck> {
   const { home, now } = options;
-  try {
-    const { expires_at, refresh_token } = await readCredential(home, lane);
-    const left_ms = expires_at === undefined ? Infinity : Date.parse(expires_at) - now;
-    if (refresh_token !== undefined) {
-      return ok(name, left_ms <= 0 ? "subscription, to be renewed at its next use" : "subscription");
-    }
-    const signIn = `Sign in again and write ${oauthPath(home, lane)}`;
-    if (left_ms <= 0) return fail(name, "subscription: its token has expired and cannot be renewed", signIn);
-    if (left_ms < EXPIRING_MS) {
-      return warn(name, `subscription: its token expires at ${expires_at} and cannot be renewed`, signIn);
-    }
-    return ok(name, expires_at === undefined ? "subscription" : `subscription, until ${expires_at}`);
-  } catch (error) {
-    return failedCheck(name, error);
+  const { expires_at, refresh_token } = await readCredential(home, lane);
+  const left_ms = expires_at === undefined ? Infinity : Date.parse(expires_at) - now;
+  if (refresh_token !== undefined) {
+    return ok(name, left_ms <= 0 ? "subscription, to be renewed at its next use" : "subscription");
   }
+  const signIn = `Sign in again and write ${oauthPath(home, lane)}`;
+  if (left_ms <= 0) return fail(name, "subscription: its token has expired and cannot be renewed", signIn);
+  if (left_ms < EXPIRING_MS) {
+    return warn(name, `subscription: its token expires at ${expires_at} and cannot be renewed`, signIn);
+  }
+  return ok(name, expires_at === undefined ? "subscription" : `subscription, until ${expires_at}`);
 }
 
 /** A day: time to sign in before the next task. */
