@@ -26,15 +26,11 @@ export async function run(_args: Args, io: Io, ops: Operations): Promise<undefin
     })),
   }));
   const confirmations = new Confirmations(systemRandom);
-  const running = new Set<Promise<unknown>>();
-  server.setRequestHandler(CallToolRequestSchema, async ({ params }) => {
-    const answer = call(params, io, { ops, confirmations });
+  const running = new Set<Promise<object>>();
+  server.setRequestHandler(CallToolRequestSchema, ({ params }) => {
+    const answer: Promise<object> = call(params, io, { ops, confirmations }).finally(() => running.delete(answer));
     running.add(answer);
-    try {
-      return await answer;
-    } finally {
-      running.delete(answer);
-    }
+    return answer;
   });
   const ended = Promise.withResolvers<void>();
   server.onclose = () => ended.resolve();
