@@ -47,33 +47,18 @@ export function off(name: string, help: string): FlagSpec {
   return on(name, help, { default: "true", negatable: true });
 }
 
-/** A flag with a value, named as help shows it: `log-file FILE`. */
-export function text(word: string, help: string, more: More = {}): FlagSpec {
-  return flag("string", word, help, more);
+/** A flag with a value, named as help shows it, `log-file FILE`; one with a `unit` always by that. */
+function valued(kind: FlagKind, unit?: string) {
+  return (word: string, help: string, more: More = {}): FlagSpec => {
+    const [name = "", value = unit ?? ""] = word.split(" ");
+    return { name, kind, value, help, ...more };
+  };
 }
 
-export function file(word: string, help: string, more: More = {}): FlagSpec {
-  return flag("file", word, help, more);
-}
-
+export const text = valued("string");
+export const file = valued("file");
 /** The location of another store. */
-export function store(word: string, help: string): FlagSpec {
-  return flag("store", word, help);
-}
-
-export function integer(word: string, help: string, more: More = {}): FlagSpec {
-  return flag("integer", word, help, more);
-}
-
-export function duration(name: string, help: string, more: More = {}): FlagSpec {
-  return flag("duration", `${name} DURATION`, help, more);
-}
-
-export function bytes(name: string, help: string, more: More = {}): FlagSpec {
-  return flag("bytes", `${name} BYTES`, help, more);
-}
-
-function flag(kind: FlagKind, word: string, help: string, more: More = {}): FlagSpec {
-  const [name = "", value = ""] = word.split(" ");
-  return { name, kind, value, help, ...more };
-}
+export const store = valued("store");
+export const integer = valued("integer");
+export const duration = valued("duration", "DURATION");
+export const bytes = valued("bytes", "BYTES");
