@@ -33,28 +33,20 @@ function componentName(name: string): string {
   return name.toLowerCase().replace(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
 }
 
+/** What checks are in JSON Schema, by their types; others, such as that of the bytes of a text, it cannot express. */
+const CONSTRAINTS: Readonly<Record<string, (requirement: unknown, size: "Items" | "Length") => JsonObject>> = {
+  min_length: (requirement, size) => ({ [`min${size}`]: requirement }),
+  max_length: (requirement, size) => ({ [`max${size}`]: requirement }),
+  min_value: (minimum) => ({ minimum }),
+  max_value: (maximum) => ({ maximum }),
+  integer: () => ({ type: "integer" }),
+  safe_integer: () => ({ type: "integer" }),
+  regex: (requirement) => ({ pattern: requirement instanceof RegExp ? requirement.source : String(requirement) }),
+  iso_timestamp: () => ({ format: "date-time" }),
+};
+
 function constraint(type: unknown, { type: check, requirement }: { type: string; requirement?: unknown }): JsonObject {
-  const size = type === "array" ? "Items" : "Length";
-  switch (check) {
-    case "min_length":
-      return { [`min${size}`]: requirement };
-    case "max_length":
-      return { [`max${size}`]: requirement };
-    case "min_value":
-      return { minimum: requirement };
-    case "max_value":
-      return { maximum: requirement };
-    case "integer":
-    case "safe_integer":
-      return { type: "integer" };
-    case "regex":
-      return { pattern: requirement instanceof RegExp ? requirement.source : String(requirement) };
-    case "iso_timestamp":
-      return { format: "date-time" };
-    default:
-      // Such as the bytes of a text, which JSON Schema cannot count.
-      return {};
-  }
+  return CONSTRAINTS[check]?.(requirement, type === "array" ? "Items" : "Length") ?? {};
 }
 
 /** Makes JSON Schema of schemas, and keeps the components that they name. */
