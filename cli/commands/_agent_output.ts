@@ -43,27 +43,23 @@ function ownRow(line: string): string[] | undefined {
   }
 }
 
+/** Rows that are not shown: what tools answered is long, and was asked for in the row before. */
+const SILENT: ReadonlySet<unknown> = new Set(
+  "user system thread.started turn.started turn.completed item.started item.updated".split(" "),
+);
+
 /** A row of Claude Code's `stream-json`, or of `codex exec --json`. */
 function vendorRow(line: string): string[] | undefined {
   const row = record(parseJson(line));
   switch (row?.type) {
     case "assistant":
       return list(record(row.message)?.content)?.flatMap(contentLines);
-    // What tools answered is long, and was asked for in the row before.
-    case "user":
-    case "system":
-    case "thread.started":
-    case "turn.started":
-    case "turn.completed":
-    case "item.started":
-    case "item.updated":
-      return [];
     case "result":
       return text(row.result) === undefined ? undefined : [`[${text(row.subtype) ?? "result"}] ${text(row.result)}`];
     case "item.completed":
       return itemLines(record(row.item));
     default:
-      return undefined;
+      return SILENT.has(row?.type) ? [] : undefined;
   }
 }
 

@@ -112,11 +112,6 @@ function take(progress: TaskProgress, { event, data }: TaskEventView): void {
       Object.assign(progress, { stage: "done" }, ended);
       break;
     }
-    case "output":
-    case "evidence":
-    case "ci":
-    case "note":
-      break;
   }
 }
 

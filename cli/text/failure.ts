@@ -7,10 +7,17 @@
  */
 
 import { BackendError } from "../../lib/backend/backend.ts";
-import { asKnownError, TaskdError } from "../../lib/errors.ts";
+import { asKnownError, type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE } from "./exit_codes.ts";
 import type { Io } from "./io.ts";
+
+/** Statuses of the codes that have one of their own. */
+const EXIT_CODES: Readonly<Partial<Record<ErrorCode, number>>> = {
+  usage: EXIT_USAGE,
+  invalid_name: EXIT_USAGE,
+  interrupted: EXIT_INTERRUPTED,
+};
 
 export function reportFailure(error: unknown, io: Pick<Io, "json" | "signal" | "error" | "outJson">): number {
   // The reader closed the pipe: it has all that it needs.
@@ -24,7 +31,7 @@ export function reportFailure(error: unknown, io: Pick<Io, "json" | "signal" | "
   } catch (broken) {
     if (!(broken instanceof Deno.errors.BrokenPipe)) tryToPrint(failure, io);
   }
-  return exitCodeOf(failure);
+  return EXIT_CODES[failure.code] ?? EXIT_FAILURE;
 }
 
 function printFailure(failure: TaskdError, io: Pick<Io, "error">): void {
@@ -39,18 +46,6 @@ function tryToPrint(failure: TaskdError, io: Pick<Io, "error">): void {
     printFailure(failure, io);
   } catch {
     return;
-  }
-}
-
-function exitCodeOf(failure: TaskdError): number {
-  switch (failure.code) {
-    case "usage":
-    case "invalid_name":
-      return EXIT_USAGE;
-    case "interrupted":
-      return EXIT_INTERRUPTED;
-    default:
-      return EXIT_FAILURE;
   }
 }
 
