@@ -174,7 +174,7 @@ export const ROUTES: readonly HttpRoute[] = [
     right: "own",
     answer: { status: 200, schema: wire.UI_ADDRESS },
     doc: "The address of the web pages, with a new code that begins one session; over the unix socket alone",
-    run: sessions.ui,
+    run: ({ context }) => json({ url: context.uiAddress() }),
   }),
   get("/admin/tokens", {
     right: "own",

@@ -1,7 +1,4 @@
-/**
- * Handlers of the routes by which a browser begins and ends a session of the web pages, and of the one that answers
- * their address.
- */
+/** Handlers of the routes by which a browser begins and ends a session of the web pages. */
 
 import { RequestRefused } from "../../lib/http/request_refused.ts";
 import type { PageSessionView } from "../api/wire.ts";
@@ -9,10 +6,6 @@ import { json, nothing } from "./answers.ts";
 import type { Call } from "./call.ts";
 import { type ListenerPolicy, UNAUTHORIZED } from "./listener_policy.ts";
 import { CODE_MS } from "./page_sessions.ts";
-
-export function ui({ context }: Call): Response {
-  return json({ url: context.uiAddress() });
-}
 
 export function begin({ request, context: { listener } }: Call): Response {
   const { sessions } = pages(listener);
