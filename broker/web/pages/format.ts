@@ -55,10 +55,6 @@ export function moment(iso: string): string {
   return new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 }
 
-export function short(hex: string): string {
-  return hex.slice(0, 8);
-}
-
 /** `host/owner/repo` of a repository's URL, or what was given. */
 export function repoName(repo: string): string {
   return repo.replace(/^[a-z+]+:\/\/(?:[^/@]*@)?/i, "").replace(/\.git$/, "");

@@ -16,7 +16,7 @@ import { type Diff, parseDiff } from "./diff.ts";
 import { counts, type FileView, isKept, showDiff } from "./diff_view.ts";
 import { el, elWith, every, type PageElement } from "./dom.ts";
 import { findings, provenance } from "./evidence.ts";
-import { ago, counted, duration, repoName, short } from "./format.ts";
+import { ago, counted, duration, repoName } from "./format.ts";
 import { shownLine } from "./hidden.ts";
 import { failure, notice, type PageContext, prose, section, type Shortcut, tag } from "./page.ts";
 import type { TableView } from "./table_view.ts";
@@ -263,7 +263,7 @@ function changes(
   diff: Diff,
   { views, elements }: { views: readonly FileView[]; elements: readonly PageElement[] },
 ): PageElement {
-  const digest = el("code", short(task.gate?.diff_sha256 ?? ""));
+  const digest = el("code", task.gate?.diff_sha256.slice(0, 8));
   return section(
     "Changes",
     { class: task.stage === "awaiting_approval" ? "changes" : "changes decided" },

@@ -96,14 +96,12 @@ function valueOf(task: TaskListItem, name: keyof Filters): string {
 }
 
 function shownText(value: string, name: keyof Filters): string {
-  if (name === "outcome") return labelOf(value);
+  if (name === "outcome") {
+    return (OUTCOME_LABELS as Record<string, readonly [string, string]>)[value]?.[0] ??
+      (STAGE_LABELS as Record<string, string>)[value] ?? value;
+  }
   // An option has no elements in it.
   return lineOf(name === "repo" ? repoName(value) : value).textContent ?? "";
-}
-
-function labelOf(value: string): string {
-  return (OUTCOME_LABELS as Record<string, readonly [string, string]>)[value]?.[0] ??
-    (STAGE_LABELS as Record<string, string>)[value] ?? value;
 }
 
 function matches(task: TaskListItem, filters: Filters): boolean {
