@@ -21,12 +21,13 @@ import { isDecidable } from "../../lib/merge/decidable.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 import { rowText } from "../../lib/sqlite/diff_text.ts";
+import { contentText } from "../../lib/text/characters.ts";
 import { plural } from "../../lib/text/plural.ts";
 import { sanitizeLine, sanitizeText } from "../../lib/text/sanitize.ts";
 import { shellWord } from "../../lib/text/shell_word.ts";
 import { brokerCommand } from "../plan/command_module.ts";
 import { processTerminal, Prompt } from "../setup/prompt.ts";
-import { decodeDiff, diffText } from "../text/diff_text.ts";
+import { diffText } from "../text/diff_text.ts";
 import { EXIT_FAILURE } from "../text/exit_codes.ts";
 import type { Io } from "../text/io.ts";
 import { Screens } from "../text/screens.ts";
@@ -367,7 +368,7 @@ async function readChange(broker: BrokerClient, task: TaskView): Promise<GateCha
       { hint: "The change itself is in git and is not touched; deny the task and run it again" },
     );
   }
-  return { task, brief, diff: decodeDiff(bytes) };
+  return { task, brief, diff: contentText(bytes) };
 }
 
 function openGate({ stage, gate }: TaskView): Gate | undefined {

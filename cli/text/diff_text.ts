@@ -5,7 +5,6 @@
  * line that reads `-- a/file` is not shown as the head of a file.
  */
 
-import { contentText } from "../../lib/text/characters.ts";
 import { exactLine } from "../../lib/text/sanitize.ts";
 
 const HUNK = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/;
@@ -15,11 +14,6 @@ const CYAN = ["\x1b[36m", "\x1b[39m"] as const;
 const GREEN = ["\x1b[32m", "\x1b[39m"] as const;
 const RED = ["\x1b[31m", "\x1b[39m"] as const;
 const PLAIN = ["", ""] as const;
-
-/** The text of a diff as git writes it, whatever encodings its files have. */
-export function decodeDiff(bytes: Uint8Array): string {
-  return contentText(bytes);
-}
 
 /** `diff` with its control characters visible, without the last newline; in colour if `colours`. */
 export function diffText(diff: string, colours: boolean): string {

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { decodeDiff, diffText } from "./diff_text.ts";
+import { contentText } from "../../lib/text/characters.ts";
+import { diffText } from "./diff_text.ts";
 
 const [bold, cyan, green, red] = [[1, 22], [36, 39], [32, 39], [31, 39]].map(([on, off]) => (text: string) =>
   `\x1b[${on}m${text}\x1b[${off}m`
@@ -42,7 +43,7 @@ Deno.test("a hunk's length defaults to 1, and a missing newline counts for neith
 Deno.test("diffText() makes escape sequences, direction marks and carriage returns visible", () => {
   assertEquals(diffText("+\x1b[2J\t\u202ex\r\n", false), "+\\x1b[2J\t\\u202ex\\x0d");
   assertEquals(
-    diffText(decodeDiff(new Uint8Array([43, 0x9b, 0xff, 0xef, 0xbb, 0xbf])), false),
+    diffText(contentText(new Uint8Array([43, 0x9b, 0xff, 0xef, 0xbb, 0xbf])), false),
     "+\\udc9b\\udcff\\ufeff",
   );
 });
