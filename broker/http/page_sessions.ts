@@ -38,24 +38,16 @@ interface Moment {
 
 export class PageSession {
   readonly begun: Moment;
-  #used: Moment;
-  #streams = 0;
+  /** When the last request came. */
+  used: Moment;
+  /** How many streams of it are open. */
+  streams = 0;
   readonly #now: () => Moment;
   readonly #ending = new AbortController();
 
   constructor(now: () => Moment) {
     this.#now = now;
-    this.begun = this.#used = now();
-  }
-
-  /** When the last request came. */
-  get used(): Moment {
-    return this.#used;
-  }
-
-  /** Whether a stream of it is open. */
-  get streams(): boolean {
-    return this.#streams > 0;
+    this.begun = this.used = now();
   }
 
   /** Aborted when it ends. */
@@ -64,14 +56,14 @@ export class PageSession {
   }
 
   use(): void {
-    this.#used = this.#now();
+    this.used = this.#now();
   }
 
   /** A stream is open until the returned function is called. */
   hold(): () => void {
-    this.#streams++;
+    this.streams++;
     return () => {
-      this.#streams--;
+      this.streams--;
       this.use();
     };
   }
@@ -156,13 +148,13 @@ export class PageSessions {
   }
 
   #isOver({ begun, used, streams }: PageSession): boolean {
-    return this.#age(begun) > SESSION_MS || !streams && this.#age(used) > SESSION_IDLE_MS;
+    return this.#age(begun) > SESSION_MS || streams === 0 && this.#age(used) > SESSION_IDLE_MS;
   }
 
   /** Without an open stream if there is one. */
   #leastUsed(): PageSession {
     const first = (a: PageSession, b: PageSession) =>
-      Number(a.streams) - Number(b.streams) || a.used.monotonic_ms - b.used.monotonic_ms;
+      Number(a.streams > 0) - Number(b.streams > 0) || a.used.monotonic_ms - b.used.monotonic_ms;
     return [...this.#sessions.values()].sort(first)[0]!;
   }
 
