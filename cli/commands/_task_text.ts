@@ -20,11 +20,7 @@ export function shortId(id: string): string {
   return id.slice(0, ID_DIGITS);
 }
 
-interface TaskSpend {
-  spend?: { usd: number; requests: number; unmetered_requests: number; priced: boolean };
-  live?: TaskSpend["spend"];
-  claimed_usd?: number;
-}
+type TaskSpend = Pick<TaskListItem, "spend" | "live" | "claimed_usd">;
 
 /** The amount spent, in a few characters: `$0.0123`, `$0.0123+`, `unmetered`, `$0.50 agent-reported`. */
 export function spendWord({ spend, live, claimed_usd }: TaskSpend): string {

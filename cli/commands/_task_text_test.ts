@@ -3,7 +3,7 @@ import { isWaiting, OUTCOMES, STAGES } from "../../broker/task/stages.ts";
 import type { Outcome, Stage } from "../../broker/task/stages.ts";
 import { age, approveCommand, isSuccess, nextSteps, spendWord, spendWords } from "./_task_text.ts";
 
-const METERED = { usd: 0.01234, requests: 1, unmetered_requests: 0, priced: true };
+const METERED = { usd: 0.01234, requests: 1, unmetered_requests: 0, input_tokens: 7, output_tokens: 3, priced: true };
 
 // conformance: b2.spend.agent
 Deno.test("spendWord() marks what is unmetered, what is a lower bound, and what only the agent says", () => {

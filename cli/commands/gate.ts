@@ -13,7 +13,7 @@ import type { DatabaseDiffQuery, DatabaseRows } from "../../broker/task/row_page
 import type { TrustBrief } from "../../broker/task/schema.ts";
 import { type BriefTable, briefTables, seenOf } from "../../broker/task/seen.ts";
 import { isPageShown, isShown } from "../../broker/task/shown.ts";
-import type { Gate, Seen } from "../../broker/task/stages.ts";
+import type { Gate } from "../../broker/task/stages.ts";
 import { openConflicts } from "../../broker/databases/evidence.ts";
 import { readDigest } from "../../broker/task/decisions.ts";
 import type { DatabaseConflicts, DecideRequest } from "../../broker/task/database_schema.ts";
@@ -210,7 +210,7 @@ async function answerOf(named: string | undefined, asked: Asked, io: Io, broker:
   checkAcknowledged(task, gate, given);
   return await sendApproval(broker, task, {
     diff_sha256: gate.diff_sha256,
-    acknowledged: given,
+    acknowledge: given,
     ...(decide && { decide }),
   });
 }
@@ -218,13 +218,10 @@ async function answerOf(named: string | undefined, asked: Asked, io: Io, broker:
 async function sendApproval(
   broker: BrokerClient,
   { id }: TaskView,
-  { diff_sha256, acknowledged, ...more }: Pick<Answer, "diff_sha256" | "acknowledged"> & {
-    seen?: Seen;
-    decide?: DecideRequest;
-  },
+  request: Parameters<BrokerClient["approve"]>[1],
 ): Promise<Answer> {
-  await broker.approve(id, { diff_sha256, acknowledge: acknowledged, ...more });
-  return { id, approved: true, diff_sha256, acknowledged };
+  await broker.approve(id, request);
+  return { id, approved: true, diff_sha256: request.diff_sha256, acknowledged: [...request.acknowledge] };
 }
 
 /** A category that the gate does not have is a slip, or comes from another task's review. */
@@ -286,7 +283,7 @@ async function ask({ task, gate, given, decide }: Asked, io: Io, broker: BrokerC
   const seen = seenOf(change.brief, files, tables);
   return await sendApproval(broker, task, {
     diff_sha256: gate.diff_sha256,
-    acknowledged: [...gate.second_look],
+    acknowledge: gate.second_look,
     seen,
     ...(decided && { decide: decided }),
   });
