@@ -72,11 +72,9 @@ export async function examine(options: DoctorOptions): Promise<HostCheck[]> {
 }
 
 async function runtimeChecks(
-  options: DoctorOptions,
-  known: { settings: Settings; isServing: boolean },
+  { ask, deno, places, untested, view }: DoctorOptions,
+  { settings, isServing }: { settings: Settings; isServing: boolean },
 ): Promise<HostCheck[]> {
-  const { ask, deno, places, untested, view } = options;
-  const { settings, isServing } = known;
   const shared = places === undefined ? {} : { places };
   const found = await findRuntimes({ ask, deno, ...shared });
   const [checks, chosen] = await checkRuntime({ settings, found, ask, untested, view, ...shared });
