@@ -30,10 +30,6 @@ import { isUnknown, type SentDecisions, unknownOutcome } from "./unanswered.ts";
 const LIST_PARTS = 50;
 const ITEM_PX = 26;
 
-export interface GateView {
-  setSpend(spend: SpendFigures): void;
-}
-
 export interface GateOptions {
   task: TaskView;
   /** Said above the content, about why the page is shown anew. */
@@ -45,7 +41,7 @@ export interface GateOptions {
 export async function showGate(
   context: PageContext,
   { task, message, reload, decisions }: GateOptions,
-): Promise<GateView> {
+): Promise<{ setSpend(spend: SpendFigures): void }> {
   const { api, main, signal } = context;
   const [bytes, brief] = await Promise.all([api.diff(task.id, signal), api.brief(task.id, signal)]);
   const genuine = await isShown(task, { diff: bytes, brief }, digest);

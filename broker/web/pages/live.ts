@@ -18,10 +18,6 @@ import { Spent } from "./spend.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 import { isUnknown, type SentDecisions, unknownOutcome, unknownRepetition } from "./unanswered.ts";
 
-export interface LiveView {
-  take(event: TaskEventView): void;
-}
-
 const KILLABLE: ReadonlySet<Stage> = new Set(["admission", "staging", "setting_up", "running", "collecting"]);
 
 export interface LiveOptions {
@@ -33,7 +29,7 @@ export interface LiveOptions {
 }
 
 /** Shows a task that does not wait for approval. */
-export function showLive(context: PageContext, options: LiveOptions): LiveView {
+export function showLive(context: PageContext, options: LiveOptions): { take(event: TaskEventView): void } {
   const { task, brief, changes, message, decisions } = options;
   const { main, signal } = context;
   const timeline = new Timeline(signal);

@@ -7,8 +7,8 @@ import type { TaskEventView, TaskView } from "../../api/wire.ts";
 import type { Stage } from "../../task/stages.ts";
 import { el, elWith, type PageElement } from "./dom.ts";
 import { repoName } from "./format.ts";
-import { decidedChanges, type GateView, showGate } from "./gate.ts";
-import { type LiveView, showLive } from "./live.ts";
+import { decidedChanges, showGate } from "./gate.ts";
+import { showLive } from "./live.ts";
 import { failure, notice, type PageContext } from "./page.ts";
 import { OUTCOME_LABELS, STAGE_LABELS } from "./stages.ts";
 import { foundOutcome, hasMoved, type SentDecisions } from "./unanswered.ts";
@@ -54,7 +54,7 @@ class Turn {
   }
 
   async #gate(context: PageContext, task: TaskView, message?: PageElement): Promise<void> {
-    const view: GateView = await showGate(context, {
+    const view = await showGate(context, {
       task,
       message,
       reload: (next) => void this.show(next),
@@ -72,7 +72,7 @@ class Turn {
   async #live(context: PageContext, task: TaskView, message?: PageElement): Promise<void> {
     const brief = await context.api.brief(task.id, context.signal);
     const changes = await decidedChanges(context, task, brief);
-    const view: LiveView = showLive(context, {
+    const view = showLive(context, {
       task,
       brief,
       changes,
@@ -105,8 +105,7 @@ class Turn {
       void this.show();
       return undefined;
     } catch (error) {
-      if (signal.aborted) return undefined;
-      return failure(error);
+      return signal.aborted ? undefined : failure(error);
     }
   }
 
