@@ -60,10 +60,8 @@ export function unquote(quoted: string): string {
   let raw = "";
   const encoder = new TextEncoder();
   for (const [, octal, letter, plain] of quoted.slice(1, -1).matchAll(/\\([0-7]{3})|\\(.)|([^\\]+)/gsu)) {
-    if (octal !== undefined) raw += String.fromCharCode(parseInt(octal, 8) & 0xff);
-    else {raw += String.fromCharCode(
-        ...encoder.encode(letter === undefined ? plain! : ESCAPES[letter] ?? `\\${letter}`),
-      );}
+    const plainly = letter === undefined ? plain : ESCAPES[letter] ?? `\\${letter}`;
+    raw += String.fromCharCode(...octal === undefined ? encoder.encode(plainly) : [parseInt(octal, 8) & 0xff]);
   }
   return pathText(raw);
 }

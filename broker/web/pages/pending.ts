@@ -10,6 +10,7 @@ import { failure, lineOf, type PageContext, section, tag, taskLink } from "./pag
 import { STAGE_LABELS } from "./stages.ts";
 
 const REFRESH_MS = 2_000;
+const NOTHING = "Nothing waits. A task that is done with its work shows up here by itself.";
 /** Tasks that are looked through for those under way: the newest. */
 const RECENT = 50;
 
@@ -41,7 +42,7 @@ export async function showPending(context: PageContext): Promise<void> {
       last = state;
       const focus = main.querySelector("a:focus")?.getAttribute("href");
       waiting.replaceChildren(
-        pending.length === 0 ? empty() : el("ul.cards", ...pending.map((task) => card(task, now_ms))),
+        pending.length === 0 ? el("p.empty", NOTHING) : el("ul.cards", ...pending.map((task) => card(task, now_ms))),
       );
       running.replaceChildren(
         active.length === 0
@@ -59,10 +60,6 @@ export async function showPending(context: PageContext): Promise<void> {
   };
   await refresh();
   every(REFRESH_MS, signal, refresh);
-}
-
-function empty(): PageElement {
-  return el("p.empty", "Nothing waits. A task that is done with its work shows up here by itself.");
 }
 
 function card(task: PendingTask, now_ms: number): PageElement {
