@@ -3,7 +3,7 @@
  * credential is shown, never its value.
  */
 
-import { AGENTS, type Lane, LANES } from "../../broker/agents.ts";
+import { agentOf, AGENTS, type Lane, LANES } from "../../broker/agents.ts";
 import { apiKey, KEY_VARIABLES, keysPath, metricsToken, readKeys } from "../../broker/settings/keys.ts";
 import { oauthPath, readCredential, type SubscriptionLane } from "../../broker/settings/oauth.ts";
 import type { Settings } from "../../broker/settings/settings.ts";
@@ -23,7 +23,7 @@ export interface CredentialOptions {
 /** One check for each lane; the one of `default_agent` has to be paid for. */
 export async function checkCredentials(options: CredentialOptions): Promise<HostCheck[]> {
   const { settings } = options;
-  const needed = AGENTS.find(({ name }) => name === settings.default_agent)?.lane;
+  const needed = agentOf(settings.default_agent).lane;
   let file: ReadonlyMap<string, string>;
   try {
     file = await readKeys(options.home);
@@ -93,9 +93,7 @@ const CONNECT_MS = 2_000;
 
 /** Whether something listens where agent_d's model is expected, if agent_d is the default agent. Nothing is sent. */
 export async function checkEndpoint({ compat: { base_url }, default_agent }: Settings): Promise<HostCheck[]> {
-  const at = AGENTS.find(({ name }) => name === default_agent)?.lane === "compat"
-    ? endpointAddress(base_url)
-    : undefined;
+  const at = agentOf(default_agent).lane === "compat" ? endpointAddress(base_url) : undefined;
   if (at === undefined) return [];
   try {
     (await Deno.connect({ ...at, signal: AbortSignal.timeout(CONNECT_MS) })).close();
