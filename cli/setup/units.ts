@@ -126,13 +126,10 @@ function plistLines(value: Plist, indent: string): string[] {
   if (typeof value === "number") return [`${indent}<integer>${value}</integer>`];
   if (typeof value === "string") return [`${indent}<string>${xmlText(value)}</string>`];
   const below = `${indent}  `;
-  const [tag, lines] = value instanceof Array ? ["array", value.flatMap((item) => plistLines(item, below))] : [
-    "dict",
-    Object.entries(value).flatMap((
-      [key, item],
-    ) => [`${below}<key>${xmlText(key)}</key>`, ...plistLines(item, below)]),
-  ];
-  return [`${indent}<${tag}>`, ...lines, `${indent}</${tag}>`];
+  const within = (tag: string, lines: string[]) => [`${indent}<${tag}>`, ...lines, `${indent}</${tag}>`];
+  if (value instanceof Array) return within("array", value.flatMap((item) => plistLines(item, below)));
+  const line = (key: string) => `${below}<key>${xmlText(key)}</key>`;
+  return within("dict", Object.entries(value).flatMap(([key, item]) => [line(key), ...plistLines(item, below)]));
 }
 
 function xmlText(text: string): string {
