@@ -83,7 +83,9 @@ export async function loadSettings(options: LoadOptions): Promise<ResolvedSettin
   });
   rows.push(list.row);
   const sources = new Map(rows.map(({ setting, source }) => [setting, source]));
-  return { settings, egress: list.egress, sources, fields: () => rows, hash: hashRows(rows) };
+  const compared = rows.filter(({ setting }) => isCompared(setting)).map(({ setting, value }) => [setting, value]);
+  const hash = sha256Hex(canonicalJson(Object.fromEntries(compared)));
+  return { settings, egress: list.egress, sources, fields: () => rows, hash };
 }
 
 /** Replaces `~/`, `$TMPDIR/` and `$UID`. */
@@ -215,9 +217,4 @@ async function loadEgress(env: LoadOptions["env"], { directory, expand, read }: 
 /** Whether two resolutions that differ in a setting diverge. */
 export function isCompared(setting: string): boolean {
   return !Object.hasOwn(SETTINGS, setting) || SETTINGS[setting as SettingPath].compared !== false;
-}
-
-function hashRows(rows: readonly ResolvedSetting[]): string {
-  const compared = rows.filter(({ setting }) => isCompared(setting));
-  return sha256Hex(canonicalJson(Object.fromEntries(compared.map(({ setting, value }) => [setting, value]))));
 }
