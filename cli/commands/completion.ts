@@ -98,7 +98,9 @@ function offersFor(words: readonly string[]): readonly Offer[] | typeof PATHS {
   const command = findCommand(name === "" && help ? "help" : name);
   if (current.startsWith("-") && current.includes("=")) awaits = valued(current, command);
   if (awaits !== undefined) return valuesOf(awaits);
-  if (current.startsWith("-")) return flagsOf(command).map((flag) => [spelling(flag), flag.help]);
+  if (current.startsWith("-")) {
+    return flagsOf(command).map(({ name, negatable, help }) => [negatable ? `--no-${name}` : `--${name}`, help]);
+  }
   if (command === undefined || help) return nextWords(name);
   const positional = command.positionals[count];
   return positional === undefined ? [] : valuesOf(positional);
@@ -114,10 +116,6 @@ function nextWords(name: string): Offer[] {
 
 function flagsOf(command: CommandSpec | undefined): FlagSpec[] {
   return [...command?.flags ?? [], ...GLOBAL_FLAGS, { name: "help", kind: "boolean", help: "Explain the command" }];
-}
-
-function spelling({ name, negatable }: FlagSpec): string {
-  return negatable ? `--no-${name}` : `--${name}`;
 }
 
 /** The flag of that word, if it takes a value; before the command, of whichever command. */

@@ -2,7 +2,7 @@
 
 import { ERROR_CODES, type ErrorCode, TaskdError } from "../../lib/errors.ts";
 import { REMEDIES } from "../text/remedies.ts";
-import { type CommandSpec, type FlagSpec, GROUPS, type PositionalSpec } from "../plan/command_spec.ts";
+import { type CommandSpec, type FlagSpec, GROUPS } from "../plan/command_spec.ts";
 import { COMMANDS, GLOBAL_FLAGS, PROGRAM } from "../table/commands.ts";
 
 /** Columns that help keeps within, unless the terminal has fewer; and those below which lines would be slivers. */
@@ -25,14 +25,10 @@ export interface HelpStyle {
 
 /** `taskd <usage>` of a command: its name, arguments and that it has flags. */
 export function usageLine(command: CommandSpec): string {
-  const words = command.positionals.map(positionalWord);
+  const words = command.positionals.map(({ name, optional }) => optional ? `[${name}]` : `<${name}>`);
   const required = command.flags.filter((flag) => flag.required).map((flag) => `--${flag.name} ${flag.value}`);
   const optional = command.flags.some((flag) => !flag.required) ? ["[flags]"] : [];
   return [PROGRAM, command.name, ...words, ...required, ...optional].join(" ");
-}
-
-function positionalWord(positional: PositionalSpec): string {
-  return positional.optional ? `[${positional.name}]` : `<${positional.name}>`;
 }
 
 export function overview(heading: Heading, width: number = WIDTH): string {

@@ -1,7 +1,7 @@
 /** The command `taskd inspect`. */
 
 import { grantLines, renderBrief } from "../../broker/task/brief.ts";
-import { type DiskUse, requestOf, type TrustBrief } from "../../broker/task/schema.ts";
+import { requestOf, type TrustBrief } from "../../broker/task/schema.ts";
 import type { BrokerClient } from "../../broker/client/client.ts";
 import type { TaskView, Verification } from "../../broker/api/wire.ts";
 import { decisionFacts } from "../../broker/task/decided.ts";
@@ -56,7 +56,7 @@ export async function render({ task, brief, verification }: InspectResult): Prom
 }
 
 async function recordText(task: TaskView): Promise<string> {
-  const { pushed, ci, gate } = task;
+  const { pushed, ci, disk, gate } = task;
   const { repo, instruction: _, agent, model, base, egress_extra, databases, ...flags } = requestOf(task);
   return await textList([
     ["task", task.id],
@@ -67,7 +67,7 @@ async function recordText(task: TaskView): Promise<string> {
     ["base", base],
     ["agent", model === undefined ? agent : `${agent} with ${model}`],
     ["spent", spendWords(task)],
-    ["disk", task.disk && diskWords(task.disk)],
+    ["disk", disk && `at most ${formatBytes(disk.peak_bytes)} of ${formatBytes(disk.limit_bytes)}`],
     ["retry of", task.retry_of],
     ...Object.entries(flags).map(([name, value]): [string, string] => [name, value === true ? "yes" : String(value)]),
     ["databases", databases?.join(", ")],
@@ -82,10 +82,6 @@ async function recordText(task: TaskView): Promise<string> {
       task.trace.intact ? `intact, ${plural(task.trace.rows, "row")}` : `ALTERED OR DAMAGED: ${task.trace.fault}`,
     ],
   ]);
-}
-
-function diskWords({ peak_bytes, limit_bytes }: DiskUse): string {
-  return `at most ${formatBytes(peak_bytes)} of ${formatBytes(limit_bytes)}`;
 }
 
 async function verificationText({ id, verified, checks }: Verification): Promise<string> {
