@@ -9,7 +9,7 @@ import { writeFileAtomic } from "../../lib/fs.ts";
 import type { Lane } from "../agents.ts";
 import { changeEnvFile, parseEnvFile } from "./env_file.ts";
 import { taskdHome } from "./load.ts";
-import { type ReadFile, readPrivateFile } from "./private_file.ts";
+import { readPrivateFile } from "./private_file.ts";
 import type { Settings } from "./settings.ts";
 
 /** Variables of each vendor's key in order of precedence: the contract's name, then the one of the vendor's tools. */
@@ -46,9 +46,9 @@ export function apiTokensPath(home: string): string {
  *
  * @throws {TaskdError} `denied` when others can read it, with the chmod to run; `invalid_config` with the line's number.
  */
-export async function readKeys(home: string, read: ReadFile = readPrivateFile): Promise<Map<string, string>> {
+export async function readKeys(home: string): Promise<Map<string, string>> {
   const path = keysPath(home);
-  return parseEnvFile(path, await read(path, "secret") ?? "");
+  return parseEnvFile(path, await readPrivateFile(path, "secret") ?? "");
 }
 
 /**

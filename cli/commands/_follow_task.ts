@@ -135,7 +135,10 @@ class LiveView {
     if (this.#line === undefined) return;
     this.#progress = progress;
     this.#since_ms ??= Date.parse(event.data.ts);
-    if (event.event === "output") this.#output = lastLine(event.data.text) || this.#output;
+    if (event.event === "output") {
+      const last = readableLines(event.data.text.trimEnd()).at(-1) ?? "";
+      this.#output = sanitizeLine(last).trim() || this.#output;
+    }
     const soon = this.#drawn_ms !== undefined && this.#clock.monotonic() - this.#drawn_ms < DRAW_APART_MS;
     if (!soon || event.event === "stage") await this.#draw();
   }
@@ -165,8 +168,4 @@ class LiveView {
     const words = [stage, elapsed, ...(spend === undefined ? [] : [spendWord({ spend })]), this.#output];
     await this.#line?.show(words.join("  "));
   }
-}
-
-function lastLine(text: string): string {
-  return sanitizeLine(readableLines(text.trimEnd()).at(-1) ?? "").trim();
 }

@@ -25,7 +25,7 @@ export interface PageContext {
   go(path: string): void;
 }
 
-export function notice(kind: "bad" | "warn" | "info", ...content: Child[]): PageElement {
+export function notice(kind: "bad" | "warn", ...content: Child[]): PageElement {
   return elWith("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : "status" }, ...content);
 }
 
