@@ -60,15 +60,14 @@ export async function run(args: Args, io: Io): Promise<RedteamResult> {
 }
 
 function chosen(names: readonly string[]): SecurityPromise[] {
+  const isOf = (promise: SecurityPromise, name: string) => promise.id === name || groupOf(promise) === name;
   for (const name of names) {
-    if (PROMISES.some((promise) => promise.id === name || groupOf(promise) === name)) continue;
+    if (PROMISES.some((promise) => isOf(promise, name))) continue;
     throw new TaskdError("usage", `Cannot try ${JSON.stringify(name)}: there is no such promise, nor group of them`, {
       hint: `Groups are ${Object.keys(GROUP_TITLES).join(", ")}; without --only every promise is tried`,
     });
   }
-  return PROMISES.filter((promise) =>
-    names.length === 0 || names.some((name) => promise.id === name || groupOf(promise) === name)
-  );
+  return PROMISES.filter((promise) => names.length === 0 || names.some((name) => isOf(promise, name)));
 }
 
 type Places = Pick<RedteamOptions, "containers" | "host_sandboxes">;
