@@ -26,8 +26,10 @@ Deno.test("one version of Deno is named everywhere", async () => {
 Deno.test("the README names the commands that CI runs", async () => {
   const readme = await text("README.md");
   const ci = await text(".ci/run");
-  for (const task of ["demo", "test"]) assertStringIncludes(readme, `npx -y deno@${DENO_VERSION} task ${task}`);
-  assertStringIncludes(ci, 'npx -y "deno@$DENO_VERSION" task test');
+  for (const command of ["run -A cli/main.ts demo", "task test"]) {
+    assertStringIncludes(readme, `npx -y deno@${DENO_VERSION} ${command}`);
+    assertStringIncludes(ci, `npx -y "deno@$DENO_VERSION" ${command}`);
+  }
 });
 
 Deno.test("every package is pinned exactly", () => {
