@@ -74,12 +74,12 @@ function checkQuery(query: string, row: RouteRow): void {
   if (query === "") return;
   const seen = new Set<string>();
   for (const pair of query.split("&")) {
-    const [name, value] = pair.split("=");
-    if (!row.query.includes(name!) || seen.has(name!) || !/^[A-Za-z0-9_.-]{0,256}$/.test(value ?? "")) {
+    const [, name] = /^([A-Za-z_]+)(?:=[A-Za-z0-9_.-]{0,256})?$/.exec(pair) ?? [];
+    if (name === undefined || !row.query.includes(name) || seen.has(name)) {
       const allowed = row.query.length === 0 ? "no parameters" : `only ${row.query.join(", ")}, each once`;
       throw new Refusal("route_refused", `The query of ${row.name} may have ${allowed}; a token goes into a header`);
     }
-    seen.add(name!);
+    seen.add(name);
   }
 }
 

@@ -183,17 +183,20 @@ const REFUSED_PATHS: Readonly<Record<string, string>> = {
     /v1/./messages /v1/files/../messages /v1%2fmessages /v1/%6dessages /v1/messages%00 /v1/messages;x /v1\\messages
     /V1/Messages http://evil.example/v1/messages /v1/messages?key=abc /v1/messages?beta=true&beta=false
     /v1/messages?beta=true&x=1 /v1/messages?b%65ta=true /v1/messages?beta=a%26key=1 /v1/messages?beta=true?key=1
-    /v1/chat/completions
+    /v1/messages?beta=true=;key=abc /v1/messages?beta=true=%26key%3Dabc /v1/messages?beta=true=#x /v1/messages?beta==
+    /v1/messages?beta=true;key=abc /v1/chat/completions
   `,
-  "vendor_a GET": "/v1/messages /v1/models/..%2f..%2ffiles /v1/organizations/usage_report/messages",
+  "vendor_a GET":
+    "/v1/models?limit=1=&key=abc /v1/models?limit=1=;key=abc /v1/messages /v1/models/..%2f..%2ffiles /v1/organizations/usage_report/messages",
   "vendor_a PUT": "/v1/messages",
   "vendor_a HEAD": "/",
   "vendor_a OPTIONS": "/v1/messages",
   "vendor_b POST": "/v1/messages /v1/fine_tuning/jobs /v1/batches /v1/embeddings /v1/responses/resp_1/cancel",
-  "vendor_b GET": "/v1/files /v1/responses/resp_1 /v1/responses/../files",
+  "vendor_b GET": "/v1/models?client_version=1=;key=abc /v1/files /v1/responses/resp_1 /v1/responses/../files",
   "vendor_c POST": `
     ${GEMINI}:batchGenerateContent ${GEMINI}:embedContent /upload/v1beta/files /v1beta/cachedContents
     ${GEMINI}:generateContent?key=abc ${GEMINI}:streamGenerateContent?alt=sse&key=abc
+    ${GEMINI}:streamGenerateContent?alt=sse=;key=abc ${GEMINI}:streamGenerateContent?alt=sse=%26key%3Dabc
     /v1beta/models/../files:generateContent /v1beta/models/a..b:generateContent /v1beta/models/a/b:generateContent
     /v1beta/models/a%2fb:generateContent /v1beta/models/:generateContent /v1beta/tunedModels/x:generateContent
   `,
