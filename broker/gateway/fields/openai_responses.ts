@@ -2,7 +2,7 @@
  * What OpenAI's responses API may be asked, and endpoints that have it too.
  */
 
-import { asObject } from "../metering/usage.ts";
+import { asObject, type JsonObject } from "../metering/usage.ts";
 import { cache, file_id, SDK, service_tier, store, unknownContent, vendorTool } from "./openai_parts.ts";
 import {
   count,
@@ -110,6 +110,10 @@ const tool: Shape = tagged({
   }),
 }, { what: vendorTool, dated: true });
 
+const compaction = brought(
+  ({ encrypted_content }) => isFilled(encrypted_content),
+  object({ ...common, encrypted_content: text }),
+);
 const item = tagged({
   function_call: object({
     ...common,
@@ -132,15 +136,13 @@ const item = tagged({
     output: object({ type: label, image_url: data_url, file_id }),
     acknowledged_safety_checks: data,
   }),
-  reasoning: object({
-    ...common,
-    summary: list(part),
-    content: list(part),
-    encrypted_content: text,
-  }),
-  compaction: object({ ...common, encrypted_content: text }),
-  compaction_summary: object({ ...common, encrypted_content: text }),
-  context_compaction: object({ ...common, encrypted_content: text }),
+  reasoning: brought(
+    ({ encrypted_content, summary, content }) => [encrypted_content, summary, content].some(isFilled),
+    object({ ...common, summary: list(part), content: list(part), encrypted_content: text }),
+  ),
+  compaction,
+  compaction_summary: compaction,
+  context_compaction: compaction,
   compaction_trigger: object({ type: label }),
   tool_search_call: object({ ...common, arguments: data }),
   tool_search_output: object({ ...common, tools: list(tool) }),
@@ -157,8 +159,19 @@ const item = tagged({
   mcp_approval_response: mcp,
 }, { untagged: message(), what: (tag) => `an item of type "${tag}" is not known` });
 
+/** An item with an id and nothing else that it says is another way to name what the vendor holds. */
+function brought(has_content: (item: JsonObject) => boolean, inner: Shape): Shape {
+  return gated("item_reference", "without its content it names what the vendor holds", { unless: has_content, inner });
+}
+
 function message(): Shape {
-  return object({ ...common, role: label, phase: label, content: parts });
+  const has_content = ({ role, content, id }: JsonObject) =>
+    isFilled(role) && (isFilled(content) || (!isFilled(id) && (content ?? undefined) !== undefined));
+  return brought(has_content, object({ ...common, role: label, phase: label, content: parts }));
+}
+
+function isFilled(value: unknown): boolean {
+  return (typeof value === "string" || Array.isArray(value)) && value.length > 0;
 }
 
 const named = { type: label, name: id, namespace: id };

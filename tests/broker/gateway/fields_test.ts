@@ -95,6 +95,8 @@ function places(shape: Shape | undefined, value: unknown): Container[] {
       return [value as Container, ...(value as unknown[]).flatMap((item) => places(shape.of, item))];
     case "either":
       return places(Array.isArray(value) ? shape.list : shape.object, value);
+    case "gated":
+      return places(shape.inner, value);
     default:
       return [];
   }

@@ -89,6 +89,9 @@ Deno.test("what clients do by themselves passes: own tools, images in the reques
         { type: "function_call_output", call_id: "1", output: "https://x" },
         { type: "local_shell_call", action: { type: "exec", command: ["x"], env: { BASE_URL: "https://x" } } },
         { type: "reasoning", summary: [], encrypted_content: "x" },
+        { type: "reasoning", id: "rs_1", summary: [{ type: "summary_text", text: "x" }] },
+        { type: "message", role: "user", content: "" },
+        { id: "msg_1", role: "assistant", content: [{ type: "output_text", text: "x" }] },
       ],
     }],
     ["compat", PATHS.compat, {
