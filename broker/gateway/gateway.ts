@@ -7,6 +7,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
 import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
+import { concat } from "../../lib/concat.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { type Lane, LANES, laneText } from "../agents.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
@@ -182,6 +183,7 @@ export class Gateway {
       allowed: lease.allow_tools,
       version: Array.isArray(version) ? version.join() : version,
     });
+    if (checked?.switch_off !== undefined) body!.bytes = switchedOff(body!.bytes, checked.switch_off);
     const { prices } = this.#options;
     if (lease.ending.signal.aborted) throw new Refusal("unauthorized", "The task of this token has ended");
     if (route.row.usage && checked) {
@@ -236,6 +238,12 @@ function defect(error: unknown): string {
   if (!(error instanceof Error)) return typeof error;
   const frames = error.stack?.split("\n").filter((line) => line.startsWith("    at ")) ?? [];
   return [error.name, ...frames.slice(0, 5)].join(" |");
+}
+
+/** An object's bytes with one flag more, and else as they came. */
+function switchedOff(bytes: Uint8Array, flag: string): Uint8Array {
+  const after = bytes.indexOf(0x7b) + 1;
+  return concat([bytes.subarray(0, after), new TextEncoder().encode(`"${flag}":false,`), bytes.subarray(after)]);
 }
 
 /** Agents cut what they send where they like: halves of surrogate pairs are the vendor's to take or refuse. */

@@ -39,6 +39,8 @@ export interface CheckedBody {
   inline_files: number;
   /** Whether its stream ends with the figures, as far as that is the client's choice. */
   wants_usage: boolean;
+  /** A flag that has to be sent as false, which the request does not name. */
+  switch_off: string | undefined;
 }
 
 /**
@@ -68,9 +70,25 @@ export function checkBody(
   const { inline_bytes, inline_files, ...found } = checkShape(table.body, body, check);
   const model = in_path ?? found.model;
   if (model === undefined) throw new Refusal("bad_request", "model: the name of a model is needed", "model");
+  const { set_by_default } = table;
+  const switch_off = set_by_default === undefined || allowed.has(set_by_default) ? undefined : set_by_default;
+  if (switch_off !== undefined && object_body[switch_off] === null) {
+    throw new Refusal(
+      "bad_request",
+      `${switch_off}: null is as good as true; write false, or leave it out`,
+      switch_off,
+    );
+  }
   const { stream, stream_options } = object_body;
   const wants_usage = route.row.name !== "chat" || stream !== true || asObject(stream_options)?.include_usage === true;
-  return { model, max_output: table.max_output(object_body), inline_bytes, inline_files, wants_usage };
+  return {
+    model,
+    max_output: table.max_output(object_body),
+    inline_bytes,
+    inline_files,
+    wants_usage,
+    switch_off: switch_off !== undefined && Object.hasOwn(object_body, switch_off) ? undefined : switch_off,
+  };
 }
 
 const MODEL = object({ model: model_shape });

@@ -193,6 +193,7 @@ const choice = tagged({
 export const RESPONSES: Table = {
   versions: ["v1"],
   source: SDK,
+  set_by_default: "store",
   body: object(
     from(SDK, {
       model,

@@ -162,6 +162,8 @@ export interface Table {
   readonly versions: readonly string[];
   readonly source: Source;
   readonly body: ObjectShape;
+  /** A flag that is refused when it is set, and that the vendor takes for set where a request does not name it. */
+  readonly set_by_default?: string;
   /** The most tokens that an answer may have, as the request bounds them; undefined where it does not. */
   readonly max_output: (body: JsonObject) => number | undefined;
 }

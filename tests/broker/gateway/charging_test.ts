@@ -230,7 +230,7 @@ Deno.test("a stream without its last frame costs the larger of what was seen and
   const output = LONG.length / 3;
   const chat = { ...BODIES.chat, stream: true, stream_options: { include_usage: true } };
   const chat_input = Math.ceil(JSON.stringify(chat).length / 3);
-  const responses = { ...BODIES.responses, stream: true };
+  const responses = { ...BODIES.responses, store: false, stream: true };
   const cases: [string, Lane, string, object, string, number][] = [
     [
       "Anthropic, seen",

@@ -10,7 +10,7 @@ import { AUTHORITY, CERTIFICATE, KEY } from "./tls_fixture.ts";
 const TOKEN_HEADERS: [Lane, string, string, unknown][] = [
   ["vendor_a", "x-api-key", "/v1/messages?beta=true", BODIES.messages],
   ["vendor_a", "authorization", "/v1/messages", BODIES.messages],
-  ["vendor_b", "authorization", "/v1/responses", BODIES.responses],
+  ["vendor_b", "authorization", "/v1/responses", { ...BODIES.responses, store: false }],
   ["vendor_c", "x-goog-api-key", "/v1beta/models/gemini-2.5-flash:generateContent", BODIES.gemini],
   ["compat", "authorization", "/v1/chat/completions", BODIES.chat],
 ];
@@ -37,6 +37,26 @@ Deno.test("the token is read from each program's header, and the real key goes o
     assert(!JSON.stringify(seen).includes(lease.token), "the task's token stays here");
     assertEquals(seen.headers["accept-encoding"], "identity");
     await lease.end();
+  }
+});
+
+Deno.test("a response that the vendor would keep by default goes out with store: false", async () => {
+  await using gate = await harness(json(OPENAI.response("x").response));
+  const asked = { model: "gpt-5.1", input: '{"store":true}' };
+  const sent = async (lane: Lane, body: object, allow_tools: string[] = []) => {
+    const response = await gate.post(gate.lease(lane, { allow_tools, budget_usd: 100 }), "/v1/responses", body);
+    await response.text();
+    return response.status === 200 ? gate.vendor.seen.at(-1)!.body : response.status;
+  };
+  for (const lane of ["vendor_b", "compat"] as const) {
+    assertEquals(await sent(lane, asked), `{"store":false,${JSON.stringify(asked).slice(1)}`);
+    for (const body of [{ store: false, ...asked }, { ...asked, store: false }]) {
+      assertEquals(await sent(lane, body), JSON.stringify(body));
+    }
+    assertEquals(await sent(lane, { ...asked, store: null }), 400, "null is the default");
+  }
+  for (const body of [asked, { ...asked, store: null }, { ...asked, store: true }]) {
+    assertEquals(await sent("vendor_b", body, ["store"]), JSON.stringify(body), "where the operator allows it");
   }
 });
 
