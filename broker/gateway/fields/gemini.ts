@@ -13,7 +13,6 @@ import {
   from,
   gated,
   id,
-  inline,
   label,
   list,
   map,
@@ -21,6 +20,7 @@ import {
   path_model,
   priced,
   proto,
+  proto_inline,
   type Table,
   text,
   toolbox,
@@ -31,7 +31,7 @@ const SDK = "@google/genai 2.32, as it writes for the Gemini API";
 const fileData = gated("fileData", "the vendor would fetch a URI, or read a file that it holds");
 const code = gated("codeExecution", "only code that the vendor ran leads to it");
 const vendor_call = gated("toolCall", "only a tool of the vendor's leads to it");
-const inlineData = proto({ mimeType: label, data: inline, displayName: text });
+const inlineData = proto({ mimeType: label, data: proto_inline, displayName: text });
 
 const part = proto({
   text,

@@ -18,8 +18,8 @@ export type Shape =
   | { readonly kind: "flag" }
   /** Any JSON: schemas, arguments and results are data of the model and its program, and no switches. */
   | { readonly kind: "data" }
-  /** Bytes in base64 that stand in the request itself. */
-  | { readonly kind: "inline" }
+  /** Bytes in base64 that stand in the request itself, for some vendors in the alphabet of URLs too. */
+  | { readonly kind: "inline"; readonly url_safe: boolean }
   /** A URL that holds what it names: `data:`. Any other is a feature. */
   | { readonly kind: "data_url" }
   /** The name of a model. */
@@ -79,7 +79,9 @@ export const id: Shape = { kind: "text", max: 1024 };
 export const label: Shape = { kind: "label" };
 export const flag: Shape = { kind: "flag" };
 export const data: Shape = { kind: "data" };
-export const inline: Shape = { kind: "inline" };
+export const inline: Shape = { kind: "inline", url_safe: false };
+/** Bytes of a protocol buffer. */
+export const proto_inline: Shape = { kind: "inline", url_safe: true };
 export const data_url: Shape = { kind: "data_url" };
 export const model: Shape = { kind: "model" };
 export const path_model: Shape = { kind: "path_model" };

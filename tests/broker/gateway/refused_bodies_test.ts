@@ -65,7 +65,10 @@ Deno.test("what clients do by themselves passes: own tools, images in the reques
       messages: [
         { role: "assistant", content: [{ type: "tool_use", id: "1", name: "a", input: { tools: [{ type: "mcp" }] } }] },
         { role: "user", content: [{ type: "tool_result", tool_use_id: "1", content: "https://x.example" }] },
-        { role: "user", content: [{ type: "image", source: { type: "base64", media_type: "image/png", data: "A" } }] },
+        {
+          role: "user",
+          content: [{ type: "image", source: { type: "base64", media_type: "image/png", data: "AA==" } }],
+        },
       ],
     }],
     ["vendor_b", PATHS.vendor_b, {
@@ -106,7 +109,8 @@ Deno.test("what clients do by themselves passes: own tools, images in the reques
       contents: [
         { role: "model", parts: [{ functionCall: { name: "a", args: { tools: [{ googleSearch: {} }] } } }] },
         { role: "user", parts: [{ functionResponse: { name: "a", response: { fileData: "x" } } }] },
-        { role: "user", parts: [{ inlineData: { mimeType: "image/png", data: "A" } }] },
+        { role: "user", parts: [{ inlineData: { mimeType: "image/png", data: "AA==" } }] },
+        { role: "user", parts: [{ inlineData: { mimeType: "image/png", data: "_-A" } }] },
       ],
     }],
   ];
