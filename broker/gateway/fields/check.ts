@@ -248,14 +248,20 @@ const DATA_URL = /^data:/i;
 /** Model names as vendors and endpoints write them; no more than this reaches logs and prices. */
 const MODEL_NAME = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
+const SEARCHES = "the vendor would search the web for this model";
 /** Models that do more than answer, by names in lower case. */
 const ACTING_MODELS: readonly (readonly [RegExp, string, string])[] = [
   [
-    /deep-research|search-preview|search-api|:online\b|(?:^|\/)(?:sonar|compound)\b|-search(?:$|[-:])/,
+    /deep-?(?:re)?search|search-preview|search-api|[:-]online\b|-search(?:$|[-:])|all-?tools\b|(?:^|\/)kagi\//,
     "search_model",
-    "the vendor would search the web for this model",
+    SEARCHES,
   ],
-  [/(?:^|\/)auto(?:$|[-:])|@preset\b/, "routed_model", "the endpoint would choose a model, or tools, by itself"],
+  [/(?:^|[/:-])sonar\b|(?:^|[/:])(?:compound|fastgpt|exa(?:$|[/:-]))/, "search_model", SEARCHES],
+  [
+    /(?:^|[/:])auto(?:$|[-:])|@preset\b|(?:^|[/:])openrouter[/:](?:fusion|free)\b|(?:^|[/:-])router(?:$|[-:])/,
+    "routed_model",
+    "the endpoint would choose a model, or tools, by itself",
+  ],
 ];
 
 /** Looks for what does not belong there: a pattern for all that does would keep a place for each of millions. */

@@ -21,6 +21,28 @@ const parts = (lane: Lane, list: readonly unknown[]): Spelling[] =>
   adding(lane, list.map((part) => ({ messages: turn([part]) })));
 const search = [{ type: "web_search" }];
 
+const ACTING_MODELS = [
+  "jina-deepsearch-v1",
+  "o3-deepresearch",
+  "tongyi-deepresearch-30b-a3b",
+  "glm-4-alltools",
+  "perplexity/llama-3.1-sonar-large-128k-online",
+  "pplx-70b-online",
+  "perplexity:sonar",
+  "perplexity-sonar",
+  "groq:compound",
+  "groq/compound-beta",
+  "exa",
+  "exa/exa-research",
+  "kagi/fastgpt",
+  "fastgpt",
+  "openrouter/fusion",
+  "openrouter/free",
+  "openrouter:auto",
+  "switchpoint/router",
+  "azure/model-router",
+];
+
 export const SPELLINGS: readonly Spelling[] = [
   // A switch of the request's own that says "what is below is data".
   ...adding("compat", [
@@ -110,6 +132,7 @@ export const SPELLINGS: readonly Spelling[] = [
     { model: "perplexity/sonar-deep-research" },
     { model: "openrouter/auto" },
     { model: "openai/gpt-5@preset/searching" },
+    ...ACTING_MODELS.map((model) => ({ model })),
     { models: ["dear"] },
     { Models: ["dear"] },
     { route: "fallback" },

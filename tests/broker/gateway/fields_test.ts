@@ -167,6 +167,20 @@ Deno.test("what is free by the table is data, whatever stands in it", () => {
   for (const [lane, path, add] of good) check(lane, path, { ...GOOD_BODIES[lane], ...add });
 });
 
+Deno.test("a model whose name looks like that of one that acts is asked", () => {
+  const names = [
+    "exaone-3.5-7.8b",
+    "lgai/exaone-4.0",
+    "solar-pro",
+    "deepseek-r1",
+    "meta/llama-3.3:free",
+    "openrouter/horizon",
+  ];
+  for (const model of [...names, "autoglm", "qwen3-coder-30b", "gpt-4o-online2", "routerless-1", "freedom:7b"]) {
+    assertEquals(check("compat", LANE_PATHS.compat, { ...GOOD_BODIES.compat, model }).model, model);
+  }
+});
+
 Deno.test("a field that is not known is named with the setting that lets it pass", () => {
   const asked = (body: Record<string, unknown>, allowed: string[], lane: Lane = "compat") =>
     check(lane, LANE_PATHS[lane], { ...GOOD_BODIES[lane], ...body }, allowed);
