@@ -104,7 +104,8 @@ class Check {
         this.#member(known, key, object[key]);
         continue;
       }
-      const humped = shape.humps ? withHumps(key) : key;
+      // One spelling or the other: what is read by its name later is looked for under these two.
+      const humped = shape.humps && !/[A-Z]/.test(key) ? withHumps(key) : key;
       const spelled = humped === key ? undefined : shape.fields.get(humped);
       if (spelled === undefined) this.#other(shape, key, object[key]);
       else if (Object.hasOwn(object, humped)) this.#at(key, () => this.#malformed(`${humped} stands here too`));

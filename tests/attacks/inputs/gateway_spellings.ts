@@ -184,6 +184,10 @@ export const SPELLINGS: readonly Spelling[] = [
   ]),
   ...adding("vendor_c", [
     { tools: [{ Google_Search: {} }] },
+    { generationConfig: { max_outputTokens: 5 } },
+    { generationConfig: { maxOutput_tokens: 5 } },
+    { generation_Config: { maxOutputTokens: 5 } },
+    { generationConfig: { max_output_tokens: 5, maxOutputTokens: null } },
     { tools: { googleSearch: {} } },
     { tools: [{ functionDeclarations: [{ name: "x", googleSearch: {} }] }] },
     { contents: [{ parts: [{ inlineData: { mimeType: "x", data: URL_TEXT } }] }] },
