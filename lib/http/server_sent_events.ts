@@ -53,6 +53,8 @@ export class EventParser {
   #after_cr = false;
   /** Events that were too large to keep, the present one included. */
   dropped = 0;
+  /** Lines that are neither a field of an event nor a comment: bytes of something else. */
+  foreign = 0;
 
   /** Calls `on_event` with each event that has data and at most `max_chars` characters. */
   constructor(on_event: (event: ServerSentEvent) => void, max_chars: number = MAX_EVENT_CHARS) {
@@ -119,6 +121,7 @@ export class EventParser {
     else if (line.startsWith("data:")) this.#data.push(valueOf(line, 5));
     else if (line.startsWith("event:")) this.#head.event = valueOf(line, 6);
     else if (line.startsWith("id:")) this.#head.id = valueOf(line, 3);
+    else if (!/^(?::|retry:|(?:data|event|id|retry)$)/.test(line)) this.foreign++;
   }
 
   #dispatch(): void {

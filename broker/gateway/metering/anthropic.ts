@@ -1,12 +1,14 @@
 /**
  * Usage in answers of Anthropic's messages API. `input_tokens` excludes what caches served and stored. In a stream,
- * `message_start` carries a first usage and each `message_delta` a cumulative one: a figure overwrites, it never adds.
+ * `message_start` carries a first usage and each `message_delta` a cumulative one: the larger figure counts, they do not
+ * add.
  *
  * `usage.iterations` lists what one request ran inside the vendor. Compaction, advisors and attempts by another model
  * are billed beside the top-level figures; the entries of type `message` repeat the top level.
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
+import { largest } from "./figures.ts";
 import { type Reading, writtenBytes } from "./usage_reading.ts";
 
 const REPORTED = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"] as const;
@@ -36,6 +38,10 @@ export class AnthropicReading implements Reading {
       case "message_delta":
         this.#merge(asObject(value.usage));
         break;
+      case "content_block_start":
+        this.#streamed = true;
+        this.answer_bytes += writtenBytes(value.content_block);
+        break;
       case "content_block_delta":
         this.#streamed = true;
         this.answer_bytes += writtenBytes(value.delta);
@@ -45,6 +51,7 @@ export class AnthropicReading implements Reading {
         break;
       case "error":
         this.failed = true;
+        this.answer_bytes += writtenBytes(value.content);
         break;
       case "message":
         this.#message(value);
@@ -68,15 +75,21 @@ export class AnthropicReading implements Reading {
     return { used, sane: reader.sane && !this.failed && (!this.#streamed || this.done) };
   }
 
+  get lacks(): boolean {
+    const { input_tokens, output_tokens } = this.#usage ?? {};
+    return input_tokens === undefined || output_tokens === undefined;
+  }
+
   #message(message: JsonObject): void {
+    this.answer_bytes += writtenBytes(message.content);
+    if (asObject(message.error)) this.failed = true;
     this.served_model = asString(message.model) ?? this.served_model;
     this.#merge(asObject(message.usage));
   }
 
   #merge(usage: JsonObject | undefined): void {
     if (!usage) return;
-    const present = Object.entries(usage).filter(([, value]) => value !== null && value !== undefined);
-    this.#usage = { ...this.#usage, ...Object.fromEntries(present) };
+    this.#usage = largest(this.#usage, usage);
     // Only this one costs more; others are the default or what the operator bought beforehand.
     this.service_tier = asString(usage.speed) === "fast" ? "fast" : this.service_tier;
     this.region = asString(usage.inference_geo) ?? this.region;

@@ -1,10 +1,11 @@
 /**
  * Usage in answers of the Gemini API. `promptTokenCount` includes what a cache served; thoughts are billed as output
  * and stand outside the candidates; what vendor-run tools fed back is billed as input and stands outside the prompt.
- * Every chunk of a stream carries cumulative figures, not always all of them: each figure overwrites its own.
+ * Every chunk of a stream carries cumulative figures, not always all of them: of each figure the largest counts.
  */
 
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
+import { largest } from "./figures.ts";
 import { type Reading, writtenBytes } from "./usage_reading.ts";
 
 export class GeminiReading implements Reading {
@@ -29,9 +30,15 @@ export class GeminiReading implements Reading {
     if (asObject(value.error)) this.failed = true;
     const usage = asObject(value.usageMetadata);
     if (!usage) return;
-    const present = Object.entries(usage).filter(([, figure]) => figure !== null && figure !== undefined);
-    this.#usage = { ...this.#usage, ...Object.fromEntries(present) };
+    this.#usage = largest(this.#usage, usage);
     if (asString(usage.trafficType) === "ON_DEMAND_PRIORITY") this.service_tier = "priority";
+  }
+
+  /** A count of zero is left out; the sum says whether more than the prompt was counted. */
+  get lacks(): boolean {
+    const { promptTokenCount, candidatesTokenCount, thoughtsTokenCount, totalTokenCount } = this.#usage ?? {};
+    return promptTokenCount === undefined ||
+      (this.answer_bytes > 0 && (candidatesTokenCount ?? thoughtsTokenCount ?? totalTokenCount) === undefined);
   }
 
   used(): { used: ModelUsage[]; sane: boolean } | undefined {
@@ -51,8 +58,9 @@ function readUsage(reported: JsonObject, reader: TokenReader): Usage {
   usage.cache_read_tokens = reader.part(reported.cachedContentTokenCount, prompt);
   usage.input_tokens = prompt - usage.cache_read_tokens + (reader.read(reported.toolUsePromptTokenCount) ?? 0);
   usage.input_audio_tokens = Math.min(audioTokens(reported.promptTokensDetails, reader), usage.input_tokens);
-  usage.output_tokens = (reader.read(reported.candidatesTokenCount) ?? 0) +
-    (reader.read(reported.thoughtsTokenCount) ?? 0);
+  const output = (reader.read(reported.candidatesTokenCount) ?? 0) + (reader.read(reported.thoughtsTokenCount) ?? 0);
+  const tools = reader.read(reported.toolUsePromptTokenCount) ?? 0;
+  usage.output_tokens = Math.max(output, (reader.read(reported.totalTokenCount) ?? 0) - prompt - tools);
   return usage;
 }
 

@@ -13,7 +13,7 @@ const BACKSLASH = 92;
 
 export class JsonStreamParser {
   readonly #decoder = new TextDecoder();
-  readonly #on_value: (value: unknown) => void;
+  readonly #on_value: (value: unknown, text: string) => void;
   readonly #max_chars: number;
   /** The part of the present object before this chunk. */
   #parts: string[] = [];
@@ -24,7 +24,7 @@ export class JsonStreamParser {
   /** Objects that were too large to keep, or were no JSON. */
   dropped = 0;
 
-  constructor(on_value: (value: unknown) => void, max_chars = MAX_VALUE_CHARS) {
+  constructor(on_value: (value: unknown, text: string) => void, max_chars = MAX_VALUE_CHARS) {
     this.#on_value = on_value;
     this.#max_chars = max_chars;
   }
@@ -90,6 +90,6 @@ export class JsonStreamParser {
     this.#chars = 0;
     const value = kept ? parseJson(text) : undefined;
     if (value === undefined) this.dropped++;
-    else this.#on_value(value);
+    else this.#on_value(value, text);
   }
 }

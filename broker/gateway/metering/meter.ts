@@ -5,6 +5,7 @@
 
 import { EventParser } from "../../../lib/http/server_sent_events.ts";
 import { AnthropicReading } from "./anthropic.ts";
+import { namedTwice } from "./figures.ts";
 import { GeminiReading } from "./gemini.ts";
 import { JsonStreamParser } from "./json_stream.ts";
 import { OpenAiReading } from "./openai.ts";
@@ -29,6 +30,7 @@ export class Meter {
   #values = 0;
   #bytes = 0;
   #garbled = false;
+  #is_doubled = false;
 
   constructor(form: UsageForm, content_type: string) {
     this.#reading = READINGS[form]();
@@ -57,30 +59,35 @@ export class Meter {
   }
 
   /**
-   * What came: figures; an answer without them that needs none, since it failed or is a stream; one that broke off
-   * before its last frame; one that cannot be read.
+   * What came: figures; an answer without them that needs none, since it wrote nothing; one that broke off before its
+   * last frame, or wrote something and does not say how much; one that cannot be read.
    */
   reading(): "metered" | "silent" | "cut" | "unreadable" {
-    const { whole, failed } = this.#reading;
+    const { whole, failed, answer_bytes, lacks } = this.#reading;
     const is_metered = this.#reading.used() !== undefined;
-    if (!is_metered && failed) return "silent";
+    // Which of two is true is not known.
+    if (this.#is_doubled || (!this.#is_stream && this.#values > 1)) return "unreadable";
+    if (!is_metered && failed && answer_bytes === 0) return "silent";
+    if (!is_metered && answer_bytes === 0 && this.#foreign > 0) return "unreadable";
     // Of a stream that breaks off before its first event nothing is known; what is there and is no event is not read.
     const is_empty = this.#content_type.includes("event-stream") && !this.#garbled;
     if (this.#parser !== undefined && this.#values === 0 && !this.#done_marker && !is_empty) return "unreadable";
     if (this.#is_stream) {
       if (!whole && !this.#done_marker) return "cut";
-      return is_metered ? "metered" : "silent";
+      if (!is_metered) return answer_bytes > 0 ? "cut" : "silent";
+    } else if (!is_metered) {
+      return failed ? "cut" : "unreadable";
     }
-    return is_metered ? "metered" : "unreadable";
+    return lacks ? "cut" : "metered";
   }
 
   metered(): Metered {
-    const { served_model, service_tier, region, reported_usd, failed } = this.#reading;
+    const { served_model, service_tier, region, reported_usd, failed, lacks, answer_bytes } = this.#reading;
     const found = this.#reading.used();
     return {
       used: found?.used ?? [],
       // An answer that failed at the vendor and names no usage was not billed.
-      complete: found ? found.sane && (this.#parser?.dropped ?? 0) === 0 : failed,
+      complete: found ? found.sane && !lacks && (this.#parser?.dropped ?? 0) === 0 : failed && answer_bytes === 0,
       ...(served_model === undefined ? {} : { served_model }),
       ...(service_tier === undefined ? {} : { service_tier }),
       ...(region === undefined ? {} : { region }),
@@ -95,7 +102,7 @@ export class Meter {
     if (first !== 123 && first !== 91) return this.#sse();
     // A streamed array comes element by element.
     this.#is_stream = first === 91;
-    return new JsonStreamParser((value) => this.#take(value));
+    return new JsonStreamParser((value, text) => this.#take(value, text));
   }
 
   #sse(): EventParser {
@@ -106,16 +113,21 @@ export class Meter {
         return;
       }
       // Comments and keep-alives of some endpoints are no JSON; they carry no usage.
-      const value = parseJson(data);
+      const value = asObject(parseJson(data));
       if (value === undefined) this.#garbled = true;
-      else this.#take(value);
+      else this.#take(value, data);
     });
   }
 
-  #take(value: unknown): void {
+  get #foreign(): number {
+    return this.#parser instanceof EventParser ? this.#parser.foreign : 0;
+  }
+
+  #take(value: unknown, text: string): void {
     const object = asObject(value);
     if (!object) return;
     this.#values++;
+    this.#is_doubled ||= namedTwice(text);
     this.#reading.take(object);
   }
 }

@@ -126,7 +126,7 @@ Deno.test("an event larger than a buffer is metered; one that is too large is dr
   assertEquals([values, json.dropped], [[{ a: 1 }, { c: 3 }], 1]);
 });
 
-Deno.test("Anthropic: later figures overwrite, absent ones stay, iterations are billed apart", () => {
+Deno.test("Anthropic: the larger figure counts, absent ones stay, iterations are billed apart", () => {
   const [start, ...rest] = ANTHROPIC.stream;
   const twice = sse([start!, ...rest.slice(0, 5), rest[5]!, rest[5]!, rest[6]!]);
   assertEquals(meter("anthropic", SSE, twice).used[0]?.usage.output_tokens, 500);

@@ -3,7 +3,7 @@
  * Input counts include what caches served and stored; output counts include reasoning.
  *
  * Chat completions stream usage only when the client asked for it, in a last chunk, or cumulatively in every chunk at
- * some endpoints; the responses API sends it with the closing event. The latest figure counts.
+ * some endpoints; the responses API sends it with the closing event. The largest figure counts.
  */
 
 import {
@@ -16,6 +16,7 @@ import {
   TokenReader,
   type Usage,
 } from "./usage.ts";
+import { largest } from "./figures.ts";
 import { type Reading, writtenBytes } from "./usage_reading.ts";
 
 const CLOSING = new Set(["response.completed", "response.incomplete", "response.failed"]);
@@ -49,6 +50,12 @@ export class OpenAiReading implements Reading {
     } else {
       this.#answer(value);
     }
+    if (type === undefined) this.answer_bytes += writtenBytes(value.output);
+  }
+
+  get lacks(): boolean {
+    const { prompt_tokens, input_tokens, completion_tokens, output_tokens } = this.#usage ?? {};
+    return (prompt_tokens ?? input_tokens) === undefined || (completion_tokens ?? output_tokens) === undefined;
   }
 
   /** OpenRouter's `usage.cost`: credits, of which one is a dollar (https://openrouter.ai/docs/use-cases/usage-accounting). */
@@ -65,20 +72,20 @@ export class OpenAiReading implements Reading {
 
   #answer(answer: JsonObject): void {
     for (const choice of Array.isArray(answer.choices) ? answer.choices.map(asObject) : []) {
-      this.answer_bytes += writtenBytes(choice?.delta);
+      this.answer_bytes += writtenBytes(choice?.delta) + writtenBytes(choice?.message);
       this.#finished ||= asString(choice?.finish_reason) !== undefined;
     }
     this.served_model = asString(answer.model) ?? this.served_model;
     const tier = asString(answer.service_tier);
     if (tier !== undefined) this.service_tier = tier === "default" || tier === "auto" ? undefined : tier;
     const usage = asObject(answer.usage);
-    if (usage && isUsage(usage)) this.#usage = usage;
+    if (usage && isUsage(usage)) this.#usage = largest(this.#usage, usage);
   }
 }
 
 /** Some endpoints send `usage: {}` until they know. */
 function isUsage(usage: JsonObject): boolean {
-  return ["prompt_tokens", "completion_tokens", "input_tokens", "output_tokens"].some((name) =>
+  return ["prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"].some((name) =>
     usage[name] !== undefined && usage[name] !== null
   );
 }
@@ -86,8 +93,10 @@ function isUsage(usage: JsonObject): boolean {
 function readUsage(reported: JsonObject, reader: TokenReader): Usage {
   const usage = noUsage();
   const details = asObject(reported.prompt_tokens_details) ?? asObject(reported.input_tokens_details);
-  const input = reader.read(reported.prompt_tokens) ?? reader.read(reported.input_tokens) ?? 0;
-  usage.output_tokens = reader.read(reported.completion_tokens) ?? reader.read(reported.output_tokens) ?? 0;
+  const dearer = (...names: string[]) => Math.max(0, ...names.map((name) => reader.read(reported[name]) ?? 0));
+  const input = dearer("prompt_tokens", "input_tokens");
+  // Some endpoints leave thoughts out of the output, and count them in the sum alone.
+  usage.output_tokens = Math.max(dearer("completion_tokens", "output_tokens"), dearer("total_tokens") - input);
   usage.cache_read_tokens = reader.part(details?.cached_tokens, input);
   usage.cache_write_5m_tokens = reader.part(details?.cache_write_tokens, input - usage.cache_read_tokens);
   usage.input_tokens = input - usage.cache_read_tokens - usage.cache_write_5m_tokens;

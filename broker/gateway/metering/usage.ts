@@ -76,6 +76,12 @@ export function asString(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
+/** Whether it is a count that can be believed, as a number or in digits. */
+export function isCount(value: unknown): value is number | string {
+  const number = typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : value;
+  return typeof number === "number" && number >= 0 && number <= MAX_TOKENS;
+}
+
 /** Reads token counts of one usage object and remembers whether all of them made sense. */
 export class TokenReader {
   sane = true;

@@ -21,7 +21,9 @@ export interface Reading {
   readonly failed: boolean;
   /** Whether what ends a stream has come. */
   readonly whole: boolean;
-  /** Bytes of what the model wrote, in the pieces of a stream. */
+  /** Whether the usage says nothing of the input, or of the output. */
+  readonly lacks: boolean;
+  /** Bytes of what the model wrote, as far as it is found. */
   readonly answer_bytes: number;
 }
 

@@ -284,6 +284,116 @@ Deno.test("a stream without its last frame costs the larger of what was seen and
   }
 });
 
+const CHAT = { ...BODIES.chat, max_completion_tokens: 6000 };
+const CHAT_STREAM = { ...CHAT, stream: true, stream_options: { include_usage: true } };
+const usage = (prompt_tokens: number, completion_tokens: number) => ({
+  ...OPENAI.last_chunk,
+  usage: { prompt_tokens, completion_tokens },
+});
+const written = (choice: object) => ({ choices: [{ index: 0, ...choice }] });
+const output_of = (text: string) => Math.ceil(text.length / 3);
+/** Tokens of input and output that are charged; the most that the request could have, where an answer cannot be read. */
+const HIDDEN: [string, "stream" | "whole", string, [number, number] | "most", boolean?][] = [
+  ["JSON under a stream's type", "stream", JSON.stringify(OPENAI.chat), "most"],
+  ["lines of JSON under a stream's type", "stream", `${JSON.stringify(OPENAI.chunk(LONG))}\n{"usage":{}}\n`, "most"],
+  [
+    "UTF-16 under a stream's type",
+    "stream",
+    Buffer.from(sse([OPENAI.last_chunk, "[DONE]"]), "utf16le").toString("latin1"),
+    "most",
+  ],
+  ["an error after output", "stream", sse([OPENAI.chunk(LONG), { error: { message: "x" } }]), [NaN, output_of(LONG)]],
+  ["an error alone", "stream", sse([{ error: { message: "x" } }]), [0, 0], false],
+  ["output without the figures that were asked for", "stream", sse([OPENAI.chunk(LONG), "[DONE]"]), [
+    NaN,
+    output_of(LONG),
+  ]],
+  ["an error beside output", "whole", JSON.stringify({ error: {}, ...written({ message: { content: LONG } }) }), [
+    NaN,
+    NaN,
+  ]],
+  ["an error and nothing else", "whole", '{"error":{"message":"x"}}', [0, 0], false],
+  ["figures that shrink", "stream", sse([usage(1000, 900), usage(10, 1), "[DONE]"]), [1000, 900], false],
+  ["figures that are taken back", "stream", sse([usage(1000, 900), usage(-1, 1e300), "[DONE]"]), [1000, 900], false],
+  ["input alone", "whole", JSON.stringify({ usage: { prompt_tokens: 10 } }), [10, NaN]],
+  ["output alone", "whole", JSON.stringify({ usage: { completion_tokens: 700 } }), [NaN, 700]],
+  [
+    "a sum above its parts",
+    "whole",
+    JSON.stringify({ usage: { ...OPENAI.chat.usage, prompt_tokens_details: {}, total_tokens: 3000 } }),
+    [1000, 2000],
+    false,
+  ],
+  [
+    "both names of a figure",
+    "whole",
+    JSON.stringify({ usage: { prompt_tokens: 0, completion_tokens: 0, input_tokens: 50, output_tokens: 60 } }),
+    [50, 60],
+    false,
+  ],
+  [
+    "figures that stand twice",
+    "whole",
+    '{"usage":{"prompt_tokens":9,"completion_tokens":9},"us\\u0061ge":{"prompt_tokens":1,"completion_tokens":1}}',
+    "most",
+  ],
+  [
+    "a figure that stands twice",
+    "stream",
+    sse(['{"usage":{"prompt_tokens":9,"completion_tokens":9,"completion_tokens":1}}', "[DONE]"]),
+    "most",
+  ],
+  ["two answers", "whole", `${JSON.stringify(OPENAI.chat)}{"usage":{"prompt_tokens":1,"completion_tokens":1}}`, "most"],
+];
+for (const [name, kind, text, tokens, unmetered = true] of HIDDEN) {
+  Deno.test(`an answer that hides its figures is charged for what may have been used: ${name}`, async () => {
+    const type = kind === "stream" ? "text/event-stream" : "application/json";
+    await using gate = await harness(pieces(type, [Buffer.from(text, "latin1")]));
+    const lease = gate.lease("vendor_b");
+    const body = kind === "stream" ? CHAT_STREAM : CHAT;
+    await (await gate.post(lease, "/v1/chat/completions", body)).text();
+    const bytes = JSON.stringify(body).length;
+    const [input, output] = tokens === "most" ? [bytes, 6000] : tokens;
+    const estimated = [
+      Number.isNaN(input) ? output_of(JSON.stringify(body)) : input,
+      Number.isNaN(output) ? output_of(text) : output,
+    ];
+    const spend = await lease.end();
+    assertAlmostEquals(spend.usd, (estimated[0]! * 1.25 + estimated[1]! * 10) / 1e6, 1e-9);
+    assertEquals(spend.unmetered_requests, unmetered ? 1 : 0);
+  });
+}
+
+Deno.test("a stream of Anthropic's without its beginning, and a sum of Gemini's alone, are estimated", async () => {
+  const delta = { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: LONG } };
+  const start = { type: "content_block_start", content_block: { type: "text", text: LONG } };
+  const input = (body: object, usd: number) => Math.ceil(JSON.stringify(body).length / 3) * usd;
+  const GENERATE = "/v1beta/models/gemini-2.5-flash:generateContent";
+  const only_sum = JSON.stringify({ candidates: [{ finishReason: "STOP" }], usageMetadata: { totalTokenCount: 5000 } });
+  const cases: [Lane, string, object, string, string, number][] = [
+    ...[[delta, { type: "message_stop" }], [delta, { type: "error", error: {} }], [start, { type: "message_stop" }]]
+      .map((
+        events,
+      ): [Lane, string, object, string, string, number] => [
+        "vendor_a",
+        "/v1/messages",
+        LONGER,
+        "text/event-stream",
+        sse(events),
+        input(LONGER, 3) + LONG.length / 3 * 15,
+      ]),
+    ["vendor_c", GENERATE, BODIES.gemini, "application/json", only_sum, input(BODIES.gemini, 0.3) + 5000 * 2.5],
+  ];
+  for (const [lane, path, body, type, text, usd] of cases) {
+    await using gate = await harness(pieces(type, [text]));
+    const lease = gate.lease(lane);
+    await (await gate.post(lease, path, body)).text();
+    const spend = await lease.end();
+    assertAlmostEquals(spend.usd * 1e6, usd, 1e-3, text.slice(0, 60));
+    assertEquals(spend.unmetered_requests, 1);
+  }
+});
+
 Deno.test("with strict, only what surely has room goes out, and what it cost takes its place", async () => {
   await using gate = await harness(json(ANTHROPIC.message));
   const held: number[] = [];
