@@ -73,6 +73,8 @@ export class Exchange {
   #meter: Meter | undefined;
   #status: number | undefined;
   #connected = false;
+  /** Bytes of an answer have come although its head could not be read; the vendor may bill what it holds. */
+  #head_is_lost = false;
   #client_gone = false;
   readonly #gone = Promise.withResolvers<undefined>();
   #drained_bytes = 0;
@@ -139,7 +141,10 @@ export class Exchange {
         outgoing.destroy();
       };
       this.#abort = () => fail("upstream_failed", "The client went away");
-      outgoing.on("error", (error: { code?: unknown }) => {
+      let bytes_before = 0;
+      outgoing.once("socket", (socket) => bytes_before = socket.bytesRead);
+      outgoing.on("error", (error: { code?: unknown; rawPacket?: unknown }) => {
+        this.#head_is_lost = (outgoing.socket?.bytesRead ?? 0) > bytes_before && !isRefusal(error.rawPacket);
         // Its message can quote the request; its code is a constant.
         const code = /^[A-Z][A-Z_]{2,40}$/.exec(String(error.code))?.[0] ?? "unknown cause";
         fail("upstream_failed", `The connection to the vendor's API failed (${code}); try again`);
@@ -312,7 +317,7 @@ export class Exchange {
     const most = () => prices.boundOf(lane, asked.model, bound(request)) ?? 0;
     if (this.#status === undefined) {
       // A vendor at work may go on to the end although no client waits any more. One that broke off has sent no bill so far.
-      const usd = ending === "cut_off" ? most() : 0;
+      const usd = ending === "cut_off" || this.#head_is_lost ? most() : 0;
       return { usd, unmetered: this.#connected, metered: undefined };
     }
     if (this.#status >= 300) return { usd: 0, unmetered: false, metered: undefined };
@@ -336,4 +341,10 @@ export class Exchange {
       }
     }
   }
+}
+
+/** Whether what begins an answer says all the same that it is a refusal, which is not billed. */
+function isRefusal(packet: unknown): boolean {
+  return packet instanceof Uint8Array &&
+    /^HTTP\/1\.[01] [3-5]\d\d\b/.test(new TextDecoder().decode(packet.subarray(0, 16)));
 }

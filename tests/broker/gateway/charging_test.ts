@@ -394,6 +394,32 @@ Deno.test("a stream of Anthropic's without its beginning, and a sum of Gemini's 
   }
 });
 
+Deno.test("an answer whose head cannot be read costs the most that it could, a refusal nothing", async () => {
+  const text = JSON.stringify(ANTHROPIC.message);
+  const ok = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+  const two = `content-length: ${text.length}\r\ncontent-length: 2\r\n\r\n${text}`;
+  const heads: [string, string, number][] = [
+    ["a length and chunks", `${ok}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n5\r\n${text}`, BOUND_USD],
+    ["two lengths", ok + two, BOUND_USD],
+    ["bare line feeds", `${ok}content-length: ${text.length}\r\n\r\n${text}`.replaceAll("\r", ""), BOUND_USD],
+    ["a folded line", `${ok}x: a\r\n b\r\ncontent-length: ${text.length}\r\n\r\n${text}`, BOUND_USD],
+    ["no head", text, BOUND_USD],
+    ["a refusal", `HTTP/1.1 529 Overloaded\r\n${two}`, 0],
+    ["nothing", "", 0],
+  ];
+  for (const [name, answer, usd] of heads) {
+    await using gate = await harness((response) => {
+      response.socket!.end(answer);
+    });
+    const lease = gate.lease("vendor_a");
+    const response = await gate.post(lease, "/v1/messages", BODIES.messages);
+    assertEquals([name, response.status, (await response.json()).code], [name, 502, "upstream_failed"]);
+    const spend = await lease.end();
+    assertAlmostEquals(spend.usd, usd, 1e-12, name);
+    assertEquals([name, spend.unmetered_requests], [name, 1]);
+  }
+});
+
 Deno.test("with strict, only what surely has room goes out, and what it cost takes its place", async () => {
   await using gate = await harness(json(ANTHROPIC.message));
   const held: number[] = [];
