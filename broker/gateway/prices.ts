@@ -11,6 +11,7 @@ import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
 import type { Lane } from "../agents.ts";
 import builtin from "./prices.json" with { type: "json" };
+import type { Bound } from "./metering/estimate.ts";
 import { type Metered, totalInput, type Usage } from "./metering/usage.ts";
 import { parseJson } from "../../lib/text/json.ts";
 
@@ -71,6 +72,14 @@ const US_ONLY_FACTOR = 1.1;
  * refused; a project's own setting can still lead to them, and then the figure must not be too low.
  */
 const TIER_FACTORS: ReadonlyMap<string, number> = new Map([["priority", 2.5], ["fast", 6]]);
+
+/** Of these, what a project can have without a word in the request: Anthropic sells its fast mode by request alone. */
+const DEAREST_FACTORS: Readonly<Record<Lane, number>> = {
+  vendor_a: US_ONLY_FACTOR,
+  vendor_b: TIER_FACTORS.get("priority")!,
+  vendor_c: TIER_FACTORS.get("priority")!,
+  compat: TIER_FACTORS.get("priority")!,
+};
 
 /** Reads a price file; throws `corrupt`, naming the place. `name` is for the message. */
 export function parsePriceFile(text: string, name: string): PriceFile {
@@ -134,19 +143,19 @@ export class PriceBook {
     return total * (metered.region === "us" ? US_ONLY_FACTOR : 1) * (TIER_FACTORS.get(metered.service_tier ?? "") ?? 1);
   }
 
-  /** The most that a request can cost, all of its input at the dearest rate; undefined for a model without a price. */
-  boundOf(
-    lane: Lane,
-    model: string,
-    bound: { input_tokens: number; max_output: number | undefined },
-  ): number | undefined {
+  /**
+   * The most that a request can cost, all of its input at the dearest rate and, unless it says otherwise, at the dearest
+   * tier and place that a project can have by default; undefined for a model without a price.
+   */
+  boundOf(lane: Lane, model: string, bound: Bound): number | undefined {
     const price = this.priceOf(lane, model)?.price;
     if (!price) return undefined;
     const { input_tokens, max_output } = bound;
     const dearest = highestRates([rateOf(price, input_tokens)]);
     const input = Math.max(...Object.entries(dearest).map(([kind, rate]) => kind === "output" ? 0 : rate));
     const output_tokens = max_output ?? price.max_output ?? DEFAULT_MAX_OUTPUT;
-    return (input_tokens * input + output_tokens * dearest.output) / 1_000_000;
+    const factor = bound.at_list_price ? 1 : DEAREST_FACTORS[lane];
+    return (input_tokens * input + output_tokens * dearest.output) * factor / 1_000_000;
   }
 
   /** The prices of the model that was asked and of the one that answered, as far as they are listed. */

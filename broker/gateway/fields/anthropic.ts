@@ -268,4 +268,5 @@ export const MESSAGES: Table = {
     from(CLIENT, { context_management: object({ edits: list(edit) }) }),
   ),
   max_output: ({ max_tokens }) => typeof max_tokens === "number" ? max_tokens : undefined,
+  at_list_price: ({ inference_geo }) => String(inference_geo).toLowerCase() === "global",
 };

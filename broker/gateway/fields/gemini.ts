@@ -134,6 +134,7 @@ export const GENERATE: Table = {
     const answers = config?.candidateCount ?? config?.candidate_count;
     return typeof limit === "number" ? limit * (typeof answers === "number" ? Math.max(1, answers) : 1) : undefined;
   },
+  at_list_price: (body) => /^(?:service_tier_)?standard$/i.test(String(body.serviceTier ?? body.service_tier)),
 };
 
 export const COUNT_TOKENS: Table = {
@@ -141,4 +142,5 @@ export const COUNT_TOKENS: Table = {
   source: SDK,
   body: proto(from(SDK, { ...request, generateContentRequest: proto(request) })),
   max_output: () => 0,
+  at_list_price: () => true,
 };

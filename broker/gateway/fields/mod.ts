@@ -35,6 +35,8 @@ export interface CheckedBody {
   model: string;
   /** The most tokens that it asks to be answered; undefined where it sets no limit. */
   max_output: number | undefined;
+  /** Whether no default of a project's can make it cost more than the list says. */
+  at_list_price: boolean;
   inline_bytes: number;
   inline_files: number;
   /** Whether its stream ends with the figures, as far as that is the client's choice. */
@@ -84,6 +86,7 @@ export function checkBody(
   return {
     model,
     max_output: table.max_output(object_body),
+    at_list_price: table.at_list_price(object_body),
     inline_bytes,
     inline_files,
     wants_usage,

@@ -3,10 +3,11 @@
  * are in the table where many have them and they do nothing but shape the answer; others are the operator's to allow.
  */
 
-import type { JsonObject } from "../metering/usage.ts";
+import { asObject, type JsonObject } from "../metering/usage.ts";
 import {
   cache,
   file_id,
+  isDefaultTier,
   SDK,
   service_tier,
   stop,
@@ -164,6 +165,7 @@ export const CHAT: Table = {
   source: SDK,
   body: object(from(SDK, fields(message({}, {})))),
   max_output: maxOutput,
+  at_list_price: isDefaultTier,
 };
 
 const cached = { cache_control: object({ type: label, ttl: label }) };
@@ -188,6 +190,20 @@ const compat_message = message(
   }),
   from(CACHING, cached),
 );
+
+/** Some endpoints count thoughts towards the limit, others beside it. */
+function compatMaxOutput(body: JsonObject): number | undefined {
+  const { thinking_budget, thinking, reasoning, chat_template_kwargs } = body;
+  const budgets = [
+    thinking_budget,
+    asObject(thinking)?.budget_tokens,
+    asObject(reasoning)?.max_tokens,
+    asObject(chat_template_kwargs)?.thinking_budget,
+  ].map((budget) => typeof budget === "number" ? budget : 0);
+  const answers = Math.max(1, typeof body.n === "number" ? body.n : 1);
+  const limit = maxOutput(body);
+  return limit === undefined ? undefined : limit + Math.max(0, ...budgets) * answers;
+}
 
 export const COMPAT_CHAT: Table = {
   versions: ["v1"],
@@ -245,5 +261,6 @@ export const COMPAT_CHAT: Table = {
       conversation: gated("conversation", "it names a conversation that the endpoint holds"),
     }),
   ),
-  max_output: maxOutput,
+  max_output: compatMaxOutput,
+  at_list_price: isDefaultTier,
 };

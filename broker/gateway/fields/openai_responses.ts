@@ -3,7 +3,7 @@
  */
 
 import { asObject, type JsonObject } from "../metering/usage.ts";
-import { cache, file_id, SDK, service_tier, store, unknownContent, vendorTool } from "./openai_parts.ts";
+import { cache, file_id, isDefaultTier, SDK, service_tier, store, unknownContent, vendorTool } from "./openai_parts.ts";
 import {
   count,
   data,
@@ -239,4 +239,5 @@ export const RESPONSES: Table = {
     from(CLIENT, { client_metadata: map(text) }),
   ),
   max_output: ({ max_output_tokens }) => typeof max_output_tokens === "number" ? max_output_tokens : undefined,
+  at_list_price: isDefaultTier,
 };

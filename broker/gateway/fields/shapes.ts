@@ -168,4 +168,6 @@ export interface Table {
   readonly set_by_default?: string;
   /** The most tokens that an answer may have, as the request bounds them; undefined where it does not. */
   readonly max_output: (body: JsonObject) => number | undefined;
+  /** Whether it says itself at which tier and where it runs, so that no default of a project's can cost more. */
+  readonly at_list_price: (body: JsonObject) => boolean;
 }

@@ -19,12 +19,19 @@ export interface SentRequest {
   inline_files: number;
   /** Undefined where the request sets no limit. */
   max_output: number | undefined;
+  at_list_price: boolean;
 }
 
-/** More tokens than a request can have. */
-export function bound(sent: SentRequest): { input_tokens: number; max_output: number | undefined } {
-  const { body_bytes, inline_files, max_output } = sent;
-  return { input_tokens: body_bytes / FEWEST_BYTES_OF_TOKEN + inline_files * MOST_TOKENS_OF_FILE, max_output };
+/** What a request can have at most. */
+export interface Bound {
+  input_tokens: number;
+  max_output: number | undefined;
+  at_list_price: boolean;
+}
+
+export function bound({ body_bytes, inline_files, max_output, at_list_price }: SentRequest): Bound {
+  const input_tokens = body_bytes / FEWEST_BYTES_OF_TOKEN + inline_files * MOST_TOKENS_OF_FILE;
+  return { input_tokens, max_output, at_list_price };
 }
 
 /**

@@ -90,8 +90,8 @@ Deno.test("a refusal without a body passes, whatever coding it names", async () 
   assertEquals((await lease.end()).usd, 0);
 });
 
-/** Of BODIES.messages to claude-sonnet-4-5: a token for each byte at the dearest rate of input, and max_tokens. */
-const BOUND_USD = (JSON.stringify(BODIES.messages).length * 6 + 100 * 15) / 1e6;
+/** Of BODIES.messages to claude-sonnet-4-5: a token for each byte at the dearest rate of input, and max_tokens, in the US. */
+const BOUND_USD = (JSON.stringify(BODIES.messages).length * 6 + 100 * 15) * 1.1 / 1e6;
 
 Deno.test("an answer that cannot be read costs what the request could cost at most", async () => {
   const packed = gzipSync(JSON.stringify(ANTHROPIC.message));
@@ -149,6 +149,39 @@ Deno.test("an answer in one piece that breaks off costs what its bytes say, and 
   }
 });
 
+/** Of a lane, what is asked beside a minimal request, and what that adds to the bound or multiplies it by. */
+const BOUNDS: [Lane, string, object, { tokens?: number; factor: number }][] = [
+  ["vendor_a", "/v1/messages", {}, { factor: 1.1 }],
+  ["vendor_a", "/v1/messages", { inference_geo: "global" }, { factor: 1 }],
+  ["vendor_b", "/v1/chat/completions", {}, { factor: 2.5 }],
+  ["vendor_b", "/v1/chat/completions", { service_tier: "auto" }, { factor: 2.5 }],
+  ["vendor_b", "/v1/chat/completions", { service_tier: "default" }, { factor: 1 }],
+  ["compat", "/v1/chat/completions", { service_tier: "default", thinking_budget: 700, n: 2 }, {
+    tokens: 800,
+    factor: 2,
+  }],
+  ["compat", "/v1/chat/completions", { service_tier: "default", reasoning: { max_tokens: 900 } }, {
+    tokens: 1000,
+    factor: 1,
+  }],
+];
+
+Deno.test("a bound is that of the dearest tier, place and thought that a request can have", async () => {
+  const prices = compatBook({ "claude-sonnet-4-5": { input: 6, output: 15 } });
+  await using gate = await harness(pieces("application/json", ["It went well."]), { prices });
+  for (const [lane, path, add, { tokens = 100, factor }] of BOUNDS) {
+    const body = { ...BODIES.messages, ...add, ...(lane === "vendor_b" ? { model: "gpt-5.1" } : {}) };
+    const lease = gate.lease(lane);
+    await (await gate.post(lease, path, body)).text();
+    const bytes = JSON.stringify(body).length;
+    const [input, output] = lane === "vendor_b" ? [1.25, 10] : [6, 15];
+    const usd = lane === "compat"
+      ? bytes * input + tokens * output * factor
+      : (bytes * input + tokens * output) * factor;
+    assertAlmostEquals((await lease.end()).usd * 1e6, usd, 1e-3, JSON.stringify(add));
+  }
+});
+
 Deno.test("without max_tokens the model's own limit bounds an answer", async () => {
   await using gate = await harness(json({}));
   const costs = async (lane: Lane, path: string, body: object) => {
@@ -157,10 +190,14 @@ Deno.test("without max_tokens the model's own limit bounds an answer", async () 
     return (await lease.end()).usd * 1e6 - JSON.stringify(body).length * RATES[lane]!;
   };
   const RATES: Partial<Record<Lane, number>> = { vendor_b: 2.5, vendor_c: 1 };
-  const chat = { ...BODIES.chat, model: "gpt-4o" };
+  const chat = { ...BODIES.chat, model: "gpt-4o", service_tier: "default" };
   assertAlmostEquals(await costs("vendor_b", "/v1/chat/completions", chat), 16_384 * 10, 1e-3);
   const flash = "/v1beta/models/gemini-2.5-flash:generateContent";
-  assertAlmostEquals(await costs("vendor_c", flash, BODIES.gemini), 65_536 * 2.5, 1e-3);
+  assertAlmostEquals(
+    await costs("vendor_c", flash, { ...BODIES.gemini, service_tier: "standard" }),
+    65_536 * 2.5,
+    1e-3,
+  );
   const two = { ...chat, n: 2, max_completion_tokens: 10 };
   assertAlmostEquals(await costs("vendor_b", "/v1/chat/completions", two), 2 * 10 * 10, 1e-3);
 });
@@ -284,7 +321,7 @@ Deno.test("a stream without its last frame costs the larger of what was seen and
   }
 });
 
-const CHAT = { ...BODIES.chat, max_completion_tokens: 6000 };
+const CHAT = { ...BODIES.chat, service_tier: "default", max_completion_tokens: 6000 };
 const CHAT_STREAM = { ...CHAT, stream: true, stream_options: { include_usage: true } };
 const usage = (prompt_tokens: number, completion_tokens: number) => ({
   ...OPENAI.last_chunk,
@@ -430,7 +467,11 @@ Deno.test("with strict, only what surely has room goes out, and what it cost tak
   };
   const lease = gate.lease("vendor_a", { budget_usd: 0.1, strict });
   const post = async (max_tokens: number) => {
-    const response = await gate.post(lease, "/v1/messages", { ...BODIES.messages, max_tokens });
+    const response = await gate.post(lease, "/v1/messages", {
+      ...BODIES.messages,
+      inference_geo: "global",
+      max_tokens,
+    });
     const { code, detail } = await response.json();
     return [response.status, code, detail] as const;
   };
