@@ -12,7 +12,7 @@ import { type Clock, nextTurn } from "../../lib/clock.ts";
 import type { MovingDeadline } from "../../lib/moving_deadlines.ts";
 import { answerHeaders } from "./headers.ts";
 import type { Claim, Ending, Settlement, TaskLease } from "./lease.ts";
-import { bound, estimated } from "./metering/estimate.ts";
+import { bound, estimated, type SentRequest } from "./metering/estimate.ts";
 import { Meter } from "./metering/meter.ts";
 import type { Metered } from "./metering/usage.ts";
 import type { PriceBook } from "./prices.ts";
@@ -322,9 +322,23 @@ export class Exchange {
     }
     if (this.#status >= 300) return { usd: 0, unmetered: false, metered: undefined };
     if (this.#meter === undefined) return { usd: most(), unmetered: true, metered: undefined };
-    const metered = this.#meter.metered();
+    const settled = this.#metered(this.#meter, { ending, asked, request, most });
+    // Held was the most that it can cost; anything less could be overshot where it is not known to be all.
+    const { auth, strict } = this.#options.lease.options;
+    if (!settled.unmetered || strict === undefined || auth === "subscription") return settled;
+    return { ...settled, usd: Math.max(settled.usd, most()) };
+  }
+
+  /** The same of an answer that was read. */
+  #metered(
+    meter: Meter,
+    of: { ending: Ending; asked: CheckedBody; request: SentRequest; most: () => number },
+  ): { usd: number; unmetered: boolean; metered: Metered } {
+    const { lease: { options: { lane } }, prices } = this.#options;
+    const { ending, asked, request, most } = of;
+    const metered = meter.metered();
     const whole = ending === "complete" || ending === "client_gone";
-    const reading = this.#meter.reading();
+    const reading = meter.reading();
     switch (!whole && reading === "unreadable" ? "cut" : reading) {
       case "unreadable":
         return { usd: most(), unmetered: true, metered };
@@ -332,7 +346,11 @@ export class Exchange {
         return { usd: 0, unmetered: !metered.complete, metered };
       case "cut": {
         const seen_usd = prices.costOf(lane, asked.model, metered) ?? 0;
-        const usd = prices.costOf(lane, asked.model, estimated(metered, { ...request, ...this.#meter.seen })) ?? 0;
+        const usd = prices.costOf(
+          lane,
+          asked.model,
+          estimated(metered, { ...request, wants_usage: asked.wants_usage, ...meter.seen }),
+        ) ?? 0;
         return { usd: Math.max(seen_usd, Math.min(usd, most())), unmetered: true, metered };
       }
       case "metered": {

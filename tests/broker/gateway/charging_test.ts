@@ -457,6 +457,61 @@ Deno.test("an answer whose head cannot be read costs the most that it could, a r
   }
 });
 
+/** What is held for a request is charged where the answer does not say all, and then only. */
+const UNSURE: [string, Lane, string, object, string, "held" | number][] = [
+  [
+    "cut off",
+    "vendor_b",
+    "/v1/responses",
+    { store: false, max_output_tokens: 900 },
+    sse([{ type: "response.created", response: {} }]),
+    "held",
+  ],
+  ["cut off with figures", "vendor_a", "/v1/messages", { max_tokens: 3000 }, half, "held"],
+  [
+    "not asked for",
+    "vendor_b",
+    "/v1/chat/completions",
+    { max_completion_tokens: 900 },
+    sse([OPENAI.chunk("x"), "[DONE]"]),
+    "held",
+  ],
+  [
+    "no counts",
+    "vendor_b",
+    "/v1/chat/completions",
+    { max_completion_tokens: 900 },
+    sse([usage(-1, -1), "[DONE]"]),
+    "held",
+  ],
+  [
+    "all there",
+    "vendor_b",
+    "/v1/chat/completions",
+    { max_completion_tokens: 900 },
+    sse([OPENAI.last_chunk, "[DONE]"]),
+    OPENAI.chat_usd,
+  ],
+  ["a refusal", "vendor_b", "/v1/chat/completions", { max_completion_tokens: 900 }, sse([{ error: {} }]), 0],
+];
+const ASKED: Record<string, object> = {
+  "/v1/messages": BODIES.messages,
+  "/v1/responses": BODIES.responses,
+  "/v1/chat/completions": BODIES.chat,
+};
+for (const [name, lane, path, add, text, usd] of UNSURE) {
+  Deno.test(`with strict, figures that are not sure cost what was held: ${name}`, async () => {
+    await using gate = await harness(pieces("text/event-stream", [text]));
+    const held: number[] = [];
+    const strict = { hold: (usd: number) => void held.push(usd), release: () => {} };
+    const lease = gate.lease(lane, { budget_usd: 1, strict });
+    const body = { ...ASKED[path], ...add, stream: true };
+    await (await gate.post(lease, path, body)).text();
+    assertAlmostEquals((await lease.end()).usd, usd === "held" ? held[0]! : usd, 1e-12);
+    assertEquals(gate.settled[0]?.unmetered, usd === "held");
+  });
+}
+
 Deno.test("with strict, only what surely has room goes out, and what it cost takes its place", async () => {
   await using gate = await harness(json(ANTHROPIC.message));
   const held: number[] = [];
