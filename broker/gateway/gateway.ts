@@ -186,6 +186,7 @@ export class Gateway {
     if (checked?.switch_off !== undefined) body!.bytes = switchedOff(body!.bytes, checked.switch_off);
     const { prices } = this.#options;
     if (lease.ending.signal.aborted) throw new Refusal("unauthorized", "The task of this token has ended");
+    claim.recheck();
     if (route.row.usage && checked) {
       // A model without a price never meets the budget; its requests are counted.
       const most = { ...checked, body_bytes: body.bytes.length };

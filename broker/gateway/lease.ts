@@ -2,7 +2,7 @@
  * One task's right to use the gateway: its token, its caps and what it has spent.
  *
  * Checking and claiming happen in one turn of the event loop, so that no burst gets past a cap, and every claim is
- * settled exactly once, however its request ends. The budget is soft: it is checked when a request begins and never
+ * settled exactly once, however its request ends. The budget is soft: it is checked when a request begins and when it goes out, and never
  * ends a running one, so that at most the requests in flight overshoot it.
  */
 
@@ -97,6 +97,8 @@ export interface Claim {
   readonly settled: boolean;
   /** USD held against the ceilings. */
   readonly held_usd: number;
+  /** Throws the refusal of a budget that others have spent since: a body may have taken its time to come. */
+  recheck(): void;
   /**
    * Reserves what a request of a priced model may cost, `bound_usd` at most; throws a refusal when the budget, or with
    * `strict` a ceiling, has no room for it.
@@ -149,7 +151,7 @@ export class TaskLease {
 
   /** Claims a place for one request; throws the refusal of the first cap that is reached. */
   claim(): Claim {
-    const { auth, budget_usd, max_inflight } = this.options;
+    const { max_inflight } = this.options;
     if (this.ending.signal.aborted) throw new Refusal("unauthorized", "The task of this token has ended");
     const max_requests = this.options.max_requests > 0 ? this.options.max_requests : DEFAULT_MAX_REQUESTS;
     if (this.#requests >= max_requests) {
@@ -158,12 +160,7 @@ export class TaskLease {
         `The task has made ${this.#requests} of ${max_requests} requests; raise task_max_requests`,
       );
     }
-    if (auth === "api_key" && this.#usd > 0 && isSpent(this.#usd, budget_usd)) {
-      throw new Refusal(
-        "budget_exhausted",
-        `The task has spent ${usdText(this.#usd)} of ${usdText(budget_usd)}; raise task_budget_usd`,
-      );
-    }
+    this.#checkBudget();
     if (max_inflight > 0 && this.#in_flight >= max_inflight) {
       throw new Refusal(
         "in_flight_cap",
@@ -187,6 +184,7 @@ export class TaskLease {
       get held_usd() {
         return held_usd;
       },
+      recheck: () => this.#checkBudget(),
       reserve: (bound_usd) => {
         reserved_usd = this.#reserve(bound_usd);
         held_usd = this.#holdCeilings(bound_usd);
@@ -206,6 +204,15 @@ export class TaskLease {
         this.#leave(reserved_usd);
       },
     };
+  }
+
+  #checkBudget(): void {
+    const { auth, budget_usd } = this.options;
+    if (auth === "subscription" || this.#usd === 0 || !isSpent(this.#usd, budget_usd)) return;
+    throw new Refusal(
+      "budget_exhausted",
+      `The task has spent ${usdText(this.#usd)} of ${usdText(budget_usd)}; raise task_budget_usd`,
+    );
   }
 
   #reserve(bound_usd: number): number {

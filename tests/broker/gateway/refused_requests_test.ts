@@ -253,6 +253,24 @@ Deno.test("the budget is checked when a request begins: 402 once spent, and a ru
   assertEquals(gate.vendor.seen.length, 2);
 });
 
+Deno.test("requests whose bodies come slowly go out only while the budget has room", async () => {
+  await using gate = await harness(json(ANTHROPIC.message));
+  const lease = gate.lease("vendor_a", { budget_usd: 0.05, max_inflight: 0 });
+  const text = rawPost("/v1/messages", lease.token, JSON.stringify(BODIES.messages), "connection: close\r\n");
+  const clients = await Promise.all(Array.from({ length: 6 }, () => RawClient.connect(gate.url)));
+  for (const client of clients) await client.send(text.slice(0, -5));
+  await eventually("all of them have a place", () => lease.spend().in_flight === clients.length);
+  const statuses: string[] = [];
+  for (const client of clients) {
+    await client.send(text.slice(-5));
+    statuses.push((await client.until(undefined)).slice(9, 12));
+    client[Symbol.dispose]();
+  }
+  // One costs 0.02655: the second one spends the budget.
+  assertEquals(statuses, ["200", "200", "402", "402", "402", "402"]);
+  assertEquals([gate.vendor.seen.length, (await lease.end()).requests], [2, 2]);
+});
+
 // conformance: b2.effect.max_request_cost_usd
 Deno.test("a reservation keeps parallel requests inside the budget, and is freed when they end", async () => {
   const running = gated("application/json", " ");
