@@ -62,6 +62,12 @@ export interface ExchangeOptions {
   onSettled: (settlement: Settlement) => void;
 }
 
+interface Charge {
+  usd: number;
+  unmetered: boolean;
+  metered: Metered | undefined;
+}
+
 export class Exchange {
   readonly #options: ExchangeOptions;
   readonly #started_ms: number;
@@ -70,6 +76,7 @@ export class Exchange {
   /** The answer as it is read: unpacked where it came packed. */
   #source: Readable | undefined;
   #unpacked_bytes = 0;
+  /** Undefined for an answer that is not metered, or of which nothing can be believed. */
   #meter: Meter | undefined;
   #status: number | undefined;
   #connected = false;
@@ -116,7 +123,8 @@ export class Exchange {
       // Nothing of an answer has been seen. What never went out is not settled: its claim is withdrawn.
       if (this.#outgoing !== undefined) this.#settle("upstream_failed");
       this.#outgoing?.destroy();
-      if (!this.#client_gone) throw error;
+      // A defect is logged also where no client waits.
+      if (!this.#client_gone || !(error instanceof Refusal)) throw error;
     } finally {
       deadline.clear();
       response.off("close", gone);
@@ -181,10 +189,19 @@ export class Exchange {
     const { "content-type": type = "" } = incoming.headers;
     if (route.row.usage && status < 300) this.#meter = new Meter(route.row.usage, type);
     if (!this.#client_gone) this.#writeHead(status, incoming, { redactor, is_packed: codings.length > 0 });
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
       this.#finish = resolve;
-      source.on("data", (chunk: Uint8Array) => this.#chunk(chunk, redactor));
-      source.once("end", () => this.#ended(redactor));
+      // Out of a handler, an error would end the whole broker.
+      const guarded = (run: () => void) => {
+        try {
+          run();
+        } catch (error) {
+          this.#meter = undefined;
+          this.#broken("cut_off", () => reject(error));
+        }
+      };
+      source.on("data", (chunk: Uint8Array) => guarded(() => this.#chunk(chunk, redactor)));
+      source.once("end", () => guarded(() => this.#ended(redactor)));
       source.on("error", () => this.#broken("upstream_failed"));
       incoming.on("error", () => {});
       incoming.once("close", () => {
@@ -251,14 +268,18 @@ export class Exchange {
   }
 
   /** The answer will not be whole; the client learns it from the connection. */
-  #broken(ending: Ending): void {
-    this.#meter?.end();
+  #broken(ending: Ending, finish: () => void = this.#finish): void {
+    try {
+      this.#meter?.end();
+    } catch {
+      this.#meter = undefined;
+    }
     this.#settle(ending);
     this.#source?.destroy();
     this.#incoming?.destroy();
     this.#outgoing?.destroy();
     this.#options.response.destroy();
-    this.#finish();
+    finish();
   }
 
   #clientGone(): void {
@@ -290,7 +311,7 @@ export class Exchange {
     const { claim, lease, route, asked, clock } = this.#options;
     if (claim.settled) return;
     const { task_id, lane, auth } = lease.options;
-    const { usd, unmetered, metered } = this.#charge(ending);
+    const { usd, unmetered, metered } = this.#charged(ending);
     const settlement: Settlement = {
       task_id,
       lane,
@@ -309,8 +330,17 @@ export class Exchange {
     this.#options.onSettled(settlement);
   }
 
+  #charged(ending: Ending): Charge {
+    try {
+      return this.#charge(ending);
+    } catch {
+      this.#meter = undefined;
+      return this.#charge(ending);
+    }
+  }
+
   /** What it costs, and whether the vendor may bill something else. */
-  #charge(ending: Ending): { usd: number; unmetered: boolean; metered: Metered | undefined } {
+  #charge(ending: Ending): Charge {
     const { lease: { options: { lane } }, prices, route, asked, body } = this.#options;
     if (!route.row.usage || asked === undefined) return { usd: 0, unmetered: false, metered: undefined };
     const request = { ...asked, body_bytes: body?.length ?? 0 };

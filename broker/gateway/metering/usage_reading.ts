@@ -30,11 +30,15 @@ export interface Reading {
 /** Keys beside the text that the model wrote. */
 const NOT_WRITTEN: ReadonlySet<string> = new Set(["type", "id", "role", "object", "signature", "thoughtSignature"]);
 
-/** Bytes of the texts in a piece of an answer. */
+/** Bytes of the texts in a piece of an answer. Its depth is the vendor's to choose: a list of what is left, no calls. */
 export function writtenBytes(piece: unknown): number {
-  if (typeof piece === "string") return Buffer.byteLength(piece);
-  if (typeof piece !== "object" || piece === null) return 0;
+  const left = [piece];
   let bytes = 0;
-  for (const [key, value] of Object.entries(piece)) if (!NOT_WRITTEN.has(key)) bytes += writtenBytes(value);
+  while (left.length > 0) {
+    const next = left.pop();
+    if (typeof next === "string") bytes += Buffer.byteLength(next);
+    if (typeof next !== "object" || next === null) continue;
+    for (const [key, value] of Object.entries(next)) if (!NOT_WRITTEN.has(key)) left.push(value);
+  }
   return bytes;
 }
