@@ -6,7 +6,7 @@
 import type { Clock } from "./clock.ts";
 import { TaskdError } from "./errors.ts";
 import { fileError } from "./fs.ts";
-import { concat } from "./concat.ts";
+import { GatheredBytes } from "./gathered_bytes.ts";
 
 export interface ProcessOptions {
   args: readonly string[];
@@ -181,22 +181,19 @@ function isGone(error: unknown): boolean {
 type Reader = ReadableStreamDefaultReader<Uint8Array>;
 
 async function collect(reader: Reader, max: number, onExcess: () => void) {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
+  const gathered = new GatheredBytes();
   for (let read = await reader.read(); !read.done; read = await reader.read()) {
-    // A copy: a chunk of two bytes keeps the whole buffer alive that it was read into.
-    const part = read.value.slice(0, Math.max(0, max - length));
-    chunks.push(part);
-    length += part.length;
+    const part = read.value.subarray(0, Math.max(0, max - gathered.length));
+    gathered.push(part);
     if (part.length < read.value.length) onExcess();
   }
-  return concat(chunks);
+  return gathered.whole();
 }
 
 async function pass(reader: Reader, onOutput: (chunk: Uint8Array) => void, onError: () => void) {
   try {
     for (let read = await reader.read(); !read.done; read = await reader.read()) onOutput(read.value);
-    return concat([]);
+    return new Uint8Array();
   } catch (error) {
     onError();
     throw error;
@@ -204,17 +201,15 @@ async function pass(reader: Reader, onOutput: (chunk: Uint8Array) => void, onErr
 }
 
 async function collectTail(reader: Reader, max: number) {
-  let chunks: Uint8Array[] = [];
-  let length = 0;
+  let gathered = new GatheredBytes();
   for (let read = await reader.read(); !read.done; read = await reader.read()) {
-    chunks.push(read.value.slice());
-    length += read.value.length;
-    if (length > 2 * max) {
-      chunks = [concat(chunks).subarray(length - max)];
-      length = max;
-    }
+    gathered.push(read.value);
+    if (gathered.length <= 2 * max) continue;
+    const tail = gathered.whole().subarray(gathered.length - max);
+    gathered = new GatheredBytes();
+    gathered.push(tail);
   }
-  return concat(chunks).subarray(Math.max(0, length - max));
+  return gathered.whole().subarray(Math.max(0, gathered.length - max));
 }
 
 async function feed(stdin: WritableStream<Uint8Array>, bytes: Uint8Array | undefined): Promise<void> {

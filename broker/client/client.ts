@@ -24,7 +24,7 @@ import {
   type TransportOptions,
 } from "./transport.ts";
 import { parseJson } from "../../lib/text/json.ts";
-import { concat } from "../../lib/concat.ts";
+import { GatheredBytes } from "../../lib/gathered_bytes.ts";
 
 export type { BrokerAddress, StreamedEvent };
 
@@ -275,12 +275,10 @@ function segment(id: string): string {
 }
 
 async function readAll({ body }: Received, max_bytes: number): Promise<Uint8Array<ArrayBuffer>> {
-  const parts: Uint8Array[] = [];
-  let size = 0;
+  const gathered = new GatheredBytes();
   for await (const part of body) {
-    size += part.length;
-    if (size > max_bytes) throw notUnderstood(`it has more than ${max_bytes} bytes`);
-    parts.push(part);
+    if (gathered.length + part.length > max_bytes) throw notUnderstood(`it has more than ${max_bytes} bytes`);
+    gathered.push(part);
   }
-  return concat(parts);
+  return gathered.whole();
 }

@@ -7,7 +7,7 @@ import type { IncomingMessage } from "node:http";
 import { promisify } from "node:util";
 import { gunzip, zstdDecompress } from "node:zlib";
 import { Refusal } from "./refusal.ts";
-import { concat } from "../../lib/concat.ts";
+import { GatheredBytes } from "../../lib/gathered_bytes.ts";
 
 /** Bytes of a body, packed or not: the design's number. */
 export const MAX_BODY_BYTES = 16 << 20;
@@ -83,27 +83,25 @@ function heldBody(bytes: Uint8Array, memory: BodyMemory): HeldBody {
 function readBounded(request: IncomingMessage, memory: BodyMemory): Promise<HeldBody> {
   if (Number(request.headers["content-length"] ?? 0) > MAX_BODY_BYTES) return Promise.reject(tooLarge());
   return new Promise((resolve, reject) => {
-    const parts: Uint8Array[] = [];
-    let size = 0;
+    const gathered = new GatheredBytes();
     const settle = (then: () => void) => {
       request.removeAllListeners("data");
       request.off("end", whole);
       request.off("close", gone);
-      memory.release(size);
+      memory.release(gathered.length);
       then();
     };
-    const whole = () => settle(() => resolve(heldBody(parts.length === 1 ? parts[0]! : concat(parts), memory)));
+    const whole = () => settle(() => resolve(heldBody(gathered.whole(), memory)));
     const gone = () => settle(() => reject(new ClientGone("The client went away")));
     request.on("data", (part: Uint8Array) => {
       try {
-        if (size + part.length > MAX_BODY_BYTES) throw tooLarge();
+        if (gathered.length + part.length > MAX_BODY_BYTES) throw tooLarge();
         memory.reserve(part.length);
       } catch (error) {
         settle(() => reject(error));
         return;
       }
-      size += part.length;
-      parts.push(part);
+      gathered.push(part);
     });
     request.once("end", whole);
     request.once("close", gone);

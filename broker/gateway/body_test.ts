@@ -40,3 +40,12 @@ Deno.test("a packed body has room for all it can unpack to before it is unpacked
     assertThrows(() => memory.reserve(1), Refusal);
   }
 });
+
+Deno.test("a body in single bytes is the one that came", async () => {
+  const json = new TextEncoder().encode(JSON.stringify({ text: "x".repeat(5_000) }));
+  const parts = Array.from(json, (byte) => Uint8Array.of(byte));
+  const headers = { "content-type": "application/json" };
+  const request = Object.assign(Readable.from(parts), { headers }) as unknown as IncomingMessage;
+  using body = await readJsonBody(request, new BodyMemory());
+  assertEquals(body.bytes, json);
+});

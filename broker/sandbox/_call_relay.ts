@@ -5,7 +5,7 @@
  * waits. Before its answer, the process that does a call may ask for one command, which is run here for it.
  */
 
-import { concat } from "../../lib/concat.ts";
+import { GatheredBytes } from "../../lib/gathered_bytes.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { encodeLine } from "../../lib/protocol/lines.ts";
 import {
@@ -58,8 +58,7 @@ export class CallRelay {
    * agent makes more calls than it may.
    */
   async *output(stdout: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
-    let call: Uint8Array[] | undefined;
-    let length = 0;
+    let call: GatheredBytes | undefined;
     let is_line_start = true;
     for await (const chunk of stdout) {
       this.#begin();
@@ -70,17 +69,18 @@ export class CallRelay {
           if (before.length > 0) yield before;
           is_line_start = at >= 0 || rest.at(-1) === NEWLINE;
           if (at < 0) break;
-          [call, length] = [[], 0];
+          call = new GatheredBytes();
           rest = rest.subarray(at);
         }
         const newline = rest.indexOf(NEWLINE);
         const part = newline < 0 ? rest : rest.subarray(0, newline + 1);
-        length += part.length;
-        if (length > MAX_CALL_BYTES) throw refused(`made a call of more than ${MAX_CALL_BYTES} bytes`);
-        call.push(part.slice());
+        if (call.length + part.length > MAX_CALL_BYTES) {
+          throw refused(`made a call of more than ${MAX_CALL_BYTES} bytes`);
+        }
+        call.push(part);
         if (newline < 0) break;
         rest = rest.subarray(newline + 1);
-        const line = concat(call);
+        const line = call.whole();
         call = undefined;
         await this.#do(line.subarray(1));
       }
@@ -138,17 +138,16 @@ export class CallRelay {
 
 /** A line; undefined when there is none any more. */
 async function answerOf(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<Uint8Array | undefined> {
-  const parts: Uint8Array[] = [];
-  for (let length = 0;;) {
+  const gathered = new GatheredBytes();
+  for (;;) {
     const { value, done } = await reader.read();
     if (done) return undefined;
-    length += value.length;
     const newline = value.indexOf(NEWLINE);
-    if (length > MAX_ANSWER_BYTES || newline >= 0 && newline < value.length - 1) {
+    if (gathered.length + value.length > MAX_ANSWER_BYTES || newline >= 0 && newline < value.length - 1) {
       throw invalidAnswer();
     }
-    parts.push(value.slice());
-    if (newline >= 0) return concat(parts);
+    gathered.push(value);
+    if (newline >= 0) return gathered.whole();
   }
 }
 
