@@ -26,6 +26,12 @@ import { InvalidJson, parseStrictJson } from "../../lib/text/strict_json.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
 import { GATEWAY_PORT } from "../egress/ports.ts";
 
+/**
+ * Opening brackets, commas and colons of a body. Of the requests that were recorded of agents (recorded_requests.json
+ * of the tests) the largest has 340 without its conversation, and a turn of one adds 10 to 20: this is room for more than
+ * ten thousand turns beside a hundred tools with large schemas, more than the largest context window holds.
+ */
+export const MAX_BODY_MARKS = 1 << 18;
 export const MAX_GATEWAY_CONNECTIONS = 1_024;
 /** Of one task, and of one address whose tasks are not known yet, at most; and a quarter of all, so that no one takes them. */
 export const MAX_GATEWAY_SHARE = 256;
@@ -250,7 +256,7 @@ function switchedOff(bytes: Uint8Array, flag: string): Uint8Array {
 /** Agents cut what they send where they like: halves of surrogate pairs are the vendor's to take or refuse. */
 function parsed(bytes: Uint8Array): unknown {
   try {
-    return parseStrictJson(bytes, { any_text: true });
+    return parseStrictJson(bytes, { any_text: true, max_marks: MAX_BODY_MARKS });
   } catch (error) {
     if (!(error instanceof InvalidJson)) throw error;
     throw new Refusal("bad_request", `The body ${error.message}`, error.field);

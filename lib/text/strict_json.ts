@@ -4,6 +4,8 @@
  * that no float holds, and strings that are no text: half of a surrogate pair.
  */
 
+import { beyondLimits, stringEnd } from "./json_marks.ts";
+
 /** Nesting that is accepted; deeper than any request of a client. */
 export const MAX_JSON_DEPTH = 100;
 
@@ -22,6 +24,8 @@ export class InvalidJson extends Error {
 export interface StrictJsonOptions {
   /** Takes halves of surrogate pairs: programs that cut text where they like send them. */
   any_text?: boolean;
+  /** The most marks `{`, `[`, `,` and `:` outside of strings; any number where it is left out. */
+  max_marks?: number;
 }
 
 /**
@@ -31,6 +35,14 @@ export interface StrictJsonOptions {
  */
 export function parseStrictJson(json: Uint8Array | string, options: StrictJsonOptions = {}): unknown {
   const text = typeof json === "string" ? json : decode(json);
+  // Before anything is made of it.
+  const { max_marks = Infinity } = options;
+  switch (beyondLimits(text, { max_marks, max_depth: MAX_JSON_DEPTH })) {
+    case "depth":
+      throw new InvalidJson(`is nested deeper than ${MAX_JSON_DEPTH} levels`);
+    case "marks":
+      throw new InvalidJson(`has more than ${max_marks} opening brackets, commas and colons`);
+  }
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -84,9 +96,7 @@ function check(text: string, { any_text = false }: StrictJsonOptions): void {
       case OPEN_OBJECT:
       case OPEN_LIST:
         keys = code === OPEN_OBJECT ? new Keys() : undefined;
-        if (open.push(keys) > MAX_JSON_DEPTH) {
-          throw new InvalidJson(`is nested deeper than ${MAX_JSON_DEPTH} levels`);
-        }
+        open.push(keys);
         before = code;
         break;
       case CLOSE_OBJECT:
@@ -145,13 +155,4 @@ function numberEnd(text: string, at: number): number {
 
 function isPartOfNumber(code: number): boolean {
   return isDigit(code) || code === 0x2e || code === 0x65 || code === 0x45 || code === 0x2b || code === 0x2d;
-}
-
-/** Index of the quote that closes the string that opens at `at`. */
-function stringEnd(text: string, at: number): number {
-  for (let end = text.indexOf('"', at + 1);; end = text.indexOf('"', end + 1)) {
-    let backslashes = 0;
-    while (text.charCodeAt(end - 1 - backslashes) === 0x5c) backslashes++;
-    if (backslashes % 2 === 0) return end;
-  }
 }

@@ -34,6 +34,10 @@ Deno.test("nesting is bounded, and an error does not quote the body", () => {
   const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
   parse(nested(MAX_JSON_DEPTH));
   for (const depth of [MAX_JSON_DEPTH + 1, 1_000_000]) assertThrows(() => parse(nested(depth)), InvalidJson, "nested");
+  const limited = (text: string) => parseStrictJson(text, { max_marks: 3 });
+  assertEquals(limited('["[,,,,]",1,2]'), ["[,,,,]", 1, 2]);
+  // It is refused before it is parsed: it is no JSON.
+  assertThrows(() => limited("[1,2,3,"), InvalidJson, "more than 3 opening brackets");
   const error = assertThrows(() => parse('{"key": sk-secret-value}'), InvalidJson);
   assert(!error.message.includes("secret"), error.message);
 });

@@ -32,6 +32,9 @@ export function checkShape(shape: Shape, value: unknown, options: CheckOptions):
   return check.found;
 }
 
+/** No known field is longer. Folding a key can make it 18 times as long, so one beyond this is unknown as it stands. */
+const MAX_KEY_CHARS = 128;
+
 class Check {
   readonly #options: CheckOptions;
   readonly #path: Key[] = [];
@@ -105,7 +108,8 @@ class Check {
         continue;
       }
       // One spelling or the other: what is read by its name later is looked for under these two.
-      const humped = shape.humps && !/[A-Z]/.test(key) ? withHumps(key) : key;
+      const may_be_humped = shape.humps && key.length <= MAX_KEY_CHARS && !/[A-Z]/.test(key);
+      const humped = may_be_humped ? withHumps(key) : key;
       const spelled = humped === key ? undefined : shape.fields.get(humped);
       if (spelled === undefined) this.#other(shape, key, object[key]);
       else if (Object.hasOwn(object, humped)) this.#at(key, () => this.#malformed(`${humped} stands here too`));
@@ -117,11 +121,12 @@ class Check {
   #other(shape: ObjectShape, key: string, value: unknown): void {
     this.#path.push(key);
     // Another parser could take it for the field that is checked.
-    const folded = fold(key);
-    const meant = [...shape.fields.keys()].find((name) => fold(name) === folded);
+    const meant = key.length <= MAX_KEY_CHARS ? foldedNames(shape).get(fold(key)) : undefined;
     if (meant !== undefined) this.#malformed(`write it "${meant}"`);
     if (shape.others === "tool") {
-      if (value !== null) this.#allowFeature([withHumps(key).slice(0, 64)], "the vendor would run this tool");
+      if (value !== null) {
+        this.#allowFeature([withHumps(key.slice(0, MAX_KEY_CHARS)).slice(0, 64)], "the vendor would run this tool");
+      }
     } else {
       this.#unknown(value);
     }
@@ -287,10 +292,23 @@ export function fold(key: string): string {
   return key.normalize("NFKC").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
 }
 
+const folded_names = new WeakMap<ObjectShape, Map<string, string>>();
+
+/** The fields of a shape by their folded names. */
+function foldedNames(shape: ObjectShape): Map<string, string> {
+  let names = folded_names.get(shape);
+  if (names === undefined) {
+    // The first of two that fold alike.
+    names = new Map([...shape.fields.keys()].toReversed().map((name) => [fold(name), name]));
+    folded_names.set(shape, names);
+  }
+  return names;
+}
+
 function withHumps(key: string): string {
   return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
 function printable(text: string): string {
-  return text.replace(/[^\x20-\x7e]/g, "?").slice(0, 64);
+  return text.slice(0, 64).replace(/[^\x20-\x7e]/g, "?");
 }

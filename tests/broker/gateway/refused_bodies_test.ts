@@ -9,6 +9,7 @@ import {
   turn,
   VENDOR_TOOL_ATTACKS as ATTACKS,
 } from "../../attacks/inputs/gateway.ts";
+import { MAX_BODY_MARKS } from "../../../broker/gateway/gateway.ts";
 import { BODIES, type Harness, harness } from "./harness.ts";
 import { json } from "./vendor_server.ts";
 
@@ -187,6 +188,26 @@ Deno.test("a body that is not a JSON object in UTF-8, said to be so, is refused"
   }
   assertEquals(gate.vendor.seen.length, 0);
   assertEquals(lease.spend().requests, 0);
+});
+
+Deno.test("a body is refused for what it would cost to parse or to compare, before it does", async () => {
+  await using gate = await harness(json({}));
+  const lease = gate.lease("vendor_a", { max_inflight: 0 });
+  const many = await gate.post(
+    lease,
+    PATHS.vendor_a,
+    `{"model":"m","messages":[${"{},".repeat(MAX_BODY_MARKS / 2)}{}]}`,
+  );
+  assertStringIncludes((await many.json()).detail, "brackets");
+  assertEquals(many.status, 400);
+  // One character that folds to 18.
+  const long = "\ufdfa".repeat(200);
+  for (const [lane, key] of [["vendor_a", long], ["vendor_c", long], ["vendor_c", "_a".repeat(200)]] as const) {
+    const response = await gate.post(gate.lease(lane), PATHS[lane], { ...GOOD[lane], [key]: 1 });
+    const { code, field } = await response.json();
+    assertEquals([response.status, code, field.length], [403, "field_refused", 64]);
+  }
+  assertEquals(gate.vendor.seen.length, 0);
 });
 
 Deno.test("16 MiB pass, and one byte more is 413, announced or not", async () => {
