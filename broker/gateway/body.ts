@@ -7,11 +7,12 @@ import type { IncomingMessage } from "node:http";
 import { promisify } from "node:util";
 import { gunzip, zstdDecompress } from "node:zlib";
 import { Refusal } from "./refusal.ts";
+import type { MemoryShare } from "./shared_memory.ts";
 import { GatheredBytes } from "../../lib/gathered_bytes.ts";
 
 /** Bytes of a body, packed or not: the design's number. */
 export const MAX_BODY_BYTES = 16 << 20;
-/** Bytes of bodies that are held at once, of all tasks together. */
+/** Bytes of bodies that are held at once, of all tasks together; a quarter of them for one. */
 export const MAX_HELD_BYTES = 256 << 20;
 
 type Unpack = (bytes: Uint8Array, options: { maxOutputLength: number }) => Promise<Uint8Array>;
@@ -19,22 +20,6 @@ const ENCODINGS: Readonly<Record<string, Unpack>> = {
   gzip: promisify(gunzip) as Unpack,
   zstd: promisify(zstdDecompress) as Unpack,
 };
-
-export class BodyMemory {
-  #held_bytes = 0;
-
-  /** Reserves `bytes` more; throws `overloaded`. */
-  reserve(bytes: number): void {
-    if (this.#held_bytes + bytes > MAX_HELD_BYTES) {
-      throw new Refusal("overloaded", "Too many large requests are held at this moment; try again");
-    }
-    this.#held_bytes += bytes;
-  }
-
-  release(bytes: number): void {
-    this.#held_bytes -= bytes;
-  }
-}
 
 export class ClientGone extends Error {
   override name = "ClientGone";
@@ -46,7 +31,7 @@ export interface HeldBody extends Disposable {
 }
 
 /** Reads the body of a POST as the bytes of JSON; throws a {@linkcode Refusal} or {@linkcode ClientGone}. */
-export async function readJsonBody(request: IncomingMessage, memory: BodyMemory): Promise<HeldBody> {
+export async function readJsonBody(request: IncomingMessage, memory: MemoryShare): Promise<HeldBody> {
   checkContentType(request.headers["content-type"]);
   const encoding = request.headers["content-encoding"]?.trim().toLowerCase() ?? "identity";
   const unpack = Object.hasOwn(ENCODINGS, encoding) ? ENCODINGS[encoding] : undefined;
@@ -75,12 +60,12 @@ function checkContentType(value: string | undefined): void {
   throw new Refusal("unsupported_media", "The body's type is not accepted; send application/json");
 }
 
-function heldBody(bytes: Uint8Array, memory: BodyMemory): HeldBody {
+function heldBody(bytes: Uint8Array, memory: MemoryShare): HeldBody {
   memory.reserve(bytes.length);
   return { bytes, [Symbol.dispose]: () => memory.release(bytes.length) };
 }
 
-function readBounded(request: IncomingMessage, memory: BodyMemory): Promise<HeldBody> {
+function readBounded(request: IncomingMessage, memory: MemoryShare): Promise<HeldBody> {
   if (Number(request.headers["content-length"] ?? 0) > MAX_BODY_BYTES) return Promise.reject(tooLarge());
   return new Promise((resolve, reject) => {
     const gathered = new GatheredBytes();

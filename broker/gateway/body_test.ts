@@ -2,17 +2,12 @@ import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
 import { gzipSync, zstdCompressSync } from "node:zlib";
-import { BodyMemory, MAX_BODY_BYTES, MAX_HELD_BYTES, readJsonBody } from "./body.ts";
+import { MAX_BODY_BYTES, MAX_HELD_BYTES, readJsonBody } from "./body.ts";
 import { Refusal } from "./refusal.ts";
+import { SharedMemory } from "./shared_memory.ts";
 
-Deno.test("the bodies of all tasks together are bounded, and released memory can be reserved again", () => {
-  const memory = new BodyMemory();
-  for (let held = 0; held < MAX_HELD_BYTES; held += MAX_BODY_BYTES) memory.reserve(MAX_BODY_BYTES);
-  assertEquals(assertThrows(() => memory.reserve(1), Refusal).answer().status, 503);
-  memory.release(MAX_BODY_BYTES);
-  memory.reserve(MAX_BODY_BYTES);
-  assertThrows(() => memory.reserve(1), Refusal);
-});
+const MAX_SHARE = MAX_HELD_BYTES / 4;
+const newShare = () => new SharedMemory(MAX_HELD_BYTES, "requests").share();
 
 Deno.test("a packed body has room for all it can unpack to before it is unpacked, or is refused", async () => {
   const json = new TextEncoder().encode(JSON.stringify("x".repeat(100_000)));
@@ -20,8 +15,8 @@ Deno.test("a packed body has room for all it can unpack to before it is unpacked
     const headers = { "content-type": "application/json", "content-encoding": encoding };
     const request = (bytes: Uint8Array = packed) =>
       Object.assign(Readable.from([bytes]), { headers }) as unknown as IncomingMessage;
-    const memory = new BodyMemory();
-    const others = MAX_HELD_BYTES - MAX_BODY_BYTES - packed.length;
+    const memory = newShare();
+    const others = MAX_SHARE - MAX_BODY_BYTES - packed.length;
     memory.reserve(others + 1);
     assertEquals((await assertRejects(() => readJsonBody(request(), memory), Refusal)).answer().status, 503);
     memory.release(1);
@@ -46,6 +41,6 @@ Deno.test("a body in single bytes is the one that came", async () => {
   const parts = Array.from(json, (byte) => Uint8Array.of(byte));
   const headers = { "content-type": "application/json" };
   const request = Object.assign(Readable.from(parts), { headers }) as unknown as IncomingMessage;
-  using body = await readJsonBody(request, new BodyMemory());
+  using body = await readJsonBody(request, newShare());
   assertEquals(body.bytes, json);
 });

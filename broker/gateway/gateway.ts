@@ -13,13 +13,14 @@ import { type Lane, LANES, laneText } from "../agents.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
 import { drain, hasBody, type HttpExchange } from "../../lib/http/node_messages.ts";
 import { BoundedServer, type HttpListener } from "../../lib/http/server.ts";
-import { BodyMemory, ClientGone, readJsonBody } from "./body.ts";
+import { ClientGone, MAX_HELD_BYTES, readJsonBody } from "./body.ts";
 import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits } from "./exchange.ts";
 import { presentedToken } from "./headers.ts";
 import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, TaskLease, tokenDigest } from "./lease.ts";
 import { bound } from "./metering/estimate.ts";
 import type { PriceBook } from "./prices.ts";
 import { Refusal } from "./refusal.ts";
+import { type MemoryShare, SharedMemory } from "./shared_memory.ts";
 import { type MatchedRoute, matchRoute } from "./routes.ts";
 import { checkBody } from "./fields/mod.ts";
 import { InvalidJson, parseStrictJson } from "../../lib/text/strict_json.ts";
@@ -60,6 +61,7 @@ export interface GatewayOptions {
 interface Entry {
   lease: TaskLease;
   handle: GatewayLease;
+  bodies: MemoryShare;
 }
 
 export class Gateway {
@@ -74,7 +76,7 @@ export class Gateway {
   readonly #upstreams = new Map<Lane, Upstream>();
   readonly #leases = new Map<string, Entry>();
   readonly #deadlines: MovingDeadlines;
-  readonly #body_memory = new BodyMemory();
+  readonly #body_memory = new SharedMemory(MAX_HELD_BYTES, "requests");
   #closing = false;
 
   private constructor(options: GatewayOptions) {
@@ -133,7 +135,7 @@ export class Gateway {
         return lease.spend();
       },
     };
-    this.#leases.set(lease.digest, { lease, handle });
+    this.#leases.set(lease.digest, { lease, handle, bodies: this.#body_memory.share() });
     return handle;
   }
 
@@ -175,13 +177,13 @@ export class Gateway {
   }
 
   async #exchange(
-    { lease, handle }: Entry,
+    { lease, handle, bodies }: Entry,
     claim: Claim,
     route: MatchedRoute,
     request: IncomingMessage,
     response: ServerResponse,
   ): Promise<void> {
-    using body = route.row.method === "POST" ? await readJsonBody(request, this.#body_memory) : undefined;
+    using body = route.row.method === "POST" ? await readJsonBody(request, bodies) : undefined;
     if (!body && hasBody(request)) throw new Refusal("bad_request", "A request of this route has no body");
     const { lane } = lease.options;
     const version = request.headers["anthropic-version"];

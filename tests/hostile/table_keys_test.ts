@@ -13,11 +13,12 @@ import { WorkTree } from "../../broker/agent/work_tree.ts";
 import { LANES } from "../../broker/agents.ts";
 import { readEvents } from "../../broker/client/events.ts";
 import { errorOf } from "../../broker/client/problems.ts";
-import { BodyMemory, readJsonBody } from "../../broker/gateway/body.ts";
+import { readJsonBody } from "../../broker/gateway/body.ts";
 import { noUsage } from "../../broker/gateway/metering/usage.ts";
 import { PriceBook } from "../../broker/gateway/prices.ts";
 import { Refusal } from "../../broker/gateway/refusal.ts";
 import { matchRoute } from "../../broker/gateway/routes.ts";
+import { SharedMemory } from "../../broker/gateway/shared_memory.ts";
 import { checkBody } from "../../broker/gateway/fields/mod.ts";
 import { decodeRollup, RollupSchema } from "../../broker/git/pull_request_checks.ts";
 import { parseLine } from "../../broker/task/rows.ts";
@@ -90,7 +91,11 @@ Deno.test("no table of words from outside takes the name of an object's own meth
     // The gateway's requests, files and streams.
     const headers = { "content-type": "application/json", "content-encoding": key };
     const request = Object.assign(Readable.from([bytes("{}")]), { headers }) as unknown as IncomingMessage;
-    await assertRejects(() => readJsonBody(request, new BodyMemory()), Refusal, "encoding");
+    await assertRejects(
+      () => readJsonBody(request, new SharedMemory(1 << 20, "requests").share()),
+      Refusal,
+      "encoding",
+    );
     assertEquals(parseLedgerLine(JSON.stringify({ kind: key }), false), undefined);
     assertEquals(parseLine(bytes(JSON.stringify({ type: key }))), "it has no known type");
     assertEquals(await Array.fromAsync(readEvents(streamOf(`event: ${key}\ndata: {}\n\n`))), []);

@@ -10,7 +10,8 @@ import {
   VENDOR_TOOL_ATTACKS as ATTACKS,
 } from "../../attacks/inputs/gateway.ts";
 import { MAX_BODY_MARKS } from "../../../broker/gateway/gateway.ts";
-import { BODIES, type Harness, harness } from "./harness.ts";
+import { MAX_BODY_BYTES, MAX_HELD_BYTES } from "../../../broker/gateway/body.ts";
+import { BODIES, type Harness, harness, RawClient, rawPost } from "./harness.ts";
 import { json } from "./vendor_server.ts";
 
 async function refused(gate: Harness, response: Response, field: string): Promise<void> {
@@ -225,4 +226,25 @@ Deno.test("16 MiB pass, and one byte more is 413, announced or not", async () =>
   });
   assertEquals([chunked.status, (await chunked.json()).code], [413, "too_large"]);
   assertEquals([gate.vendor.seen.length, lease.spend().requests], [1, 1]);
+});
+
+Deno.test("a task that fills its part of the memory with halves of bodies is refused alone", async () => {
+  await using gate = await harness(json({}));
+  const greedy = gate.lease("vendor_a", { max_inflight: 0 });
+  const half = rawPost(PATHS.vendor_a, greedy.token, "x".repeat(MAX_BODY_BYTES)).slice(0, -1);
+  using clients = new DisposableStack();
+  for (let at = 0; at < MAX_HELD_BYTES / 4 / MAX_BODY_BYTES; at++) {
+    const client = clients.use(await RawClient.connect(gate.url));
+    await client.send(half);
+  }
+  // One that is packed needs room for all it can unpack to; what was sent may still be on its way.
+  const packed = () => gate.post(greedy, PATHS.vendor_a, "{}", { headers: { "content-encoding": "gzip" } });
+  let refused = await packed();
+  for (let tries = 0; refused.status !== 503 && tries < 1_000; tries++) {
+    await refused.text();
+    refused = await packed();
+  }
+  assertStringIncludes((await refused.json()).detail, "The task has too many large requests");
+  const other = await gate.post(gate.lease("vendor_a"), PATHS.vendor_a, BODIES.messages);
+  assertEquals([other.status, await other.text()], [200, "{}"]);
 });
