@@ -176,6 +176,16 @@ Deno.test("a merge is taken back without a question about what was decided for t
     assertEquals((await merge(scene)).conflicts.length, 2);
   }));
 
+Deno.test("a row that was decided for the target stays without a question once it was written to", () =>
+  shop(async (scene) => {
+    await edit(scene, "try", "INSERT INTO orders VALUES (7,'theirs',''), (8,'theirs','')");
+    await edit(scene, "main", "INSERT INTO orders VALUES (7,'ours','')");
+    assertEquals((await mergeBranches(scene.store, TRY, MAIN, { prefer: "ours" })).merged, true);
+    await edit(scene, "main", "UPDATE orders SET state='since' WHERE id=7");
+    assertEquals((await revertMerge(scene.store, MAIN)).conflicts, []);
+    assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:new,3:new,7:since");
+  }));
+
 Deno.test("a rollback takes the merges after it along: the same merge brings the rows again", () =>
   shop(async (scene) => {
     await edit(scene, "main", "INSERT INTO orders VALUES (4,'new','')");

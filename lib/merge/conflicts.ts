@@ -140,7 +140,9 @@ export class Decisions {
   of(conflict: MergeConflict): MergeSide | undefined {
     if (!isDecidable(conflict)) return undefined;
     const { table, key = {}, column } = conflict;
-    for (const place of [placeOf({ table, key, ...column === undefined ? {} : { column } }), placeOf({ table, key })]) {
+    // What was said of a whole row is said of its cells, too.
+    const places = [placeOf({ table, key, ...column === undefined ? {} : { column } }), placeOf({ table, key })];
+    for (const place of places) {
       const found = this.#by_place.get(place);
       if (found === undefined) continue;
       this.#unused.delete(place);
@@ -149,7 +151,7 @@ export class Decisions {
       }
       return found.take;
     }
-    return this.#left.has(placeOf(conflict)) ? "ours" : this.#prefer;
+    return places.some((place) => this.#left.has(place)) ? "ours" : this.#prefer;
   }
 
   /** Decisions of conflicts that there are not: made of another state. */
