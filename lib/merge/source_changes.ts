@@ -9,7 +9,7 @@ import { compareDatabases, rowPairs } from "../sqlite/row_diff.ts";
 import { type Pair, type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { bytesOf } from "../sqlite/row_values.ts";
 import { Side } from "../sqlite/side.ts";
-import { Before } from "./taken_back.ts";
+import { Before, type TableTakenBack } from "./taken_back.ts";
 
 /** About how many bytes of rows are kept from one pass to the next. */
 const KEPT_BYTES = 64 << 20;
@@ -30,6 +30,9 @@ export interface TableToMerge {
   plan: PairPlan;
 }
 
+/** One whose rows may differ, with how many are known to. */
+type FoundTable = TableToMerge & { differing: number };
+
 /** A definition that differs, with its SQL; undefined on the side that has none. */
 export interface ChangedDefinition {
   type: string;
@@ -48,19 +51,27 @@ export class SourceChanges implements Disposable {
   readonly source: Side;
   readonly #kept: KeptPairs;
   readonly #before: Before | undefined;
+  /** Of a merge that is taken back, by table, beside how its rows are read. */
+  readonly #taken_back = new Map<string, { read: PairPlan; taken_back: TableTakenBack }>();
 
   private constructor(
     base: Side,
     source: Side,
     kept: KeptPairs,
-    found: Pick<SourceChanges, "tables" | "settings"> & { before: Before | undefined },
+    found: Pick<SourceChanges, "settings"> & { tables: FoundTable[]; before: Before | undefined },
   ) {
     const { tables, settings, before } = found;
     this.base = base;
     this.source = source;
     this.#kept = kept;
     this.#before = before;
-    this.tables = tables;
+    this.tables = tables.flatMap(({ name, plan, differing }): TableToMerge[] => {
+      if (before === undefined || (plan.after ?? plan.before)!.internal) return [{ name, plan }];
+      const taken_back = before.table(plan.before, plan.after);
+      if (taken_back === undefined || differing === 0 && !taken_back.reads_all) return [];
+      this.#taken_back.set(name, { read: plan, taken_back });
+      return [{ name, plan: taken_back.plan }];
+    });
     this.settings = settings.filter((setting) => !before?.hadSetting(setting));
     this.definitions = definitionsOf(base, source).filter((definition) => !before?.hadDefinition(definition));
   }
@@ -85,14 +96,17 @@ export class SourceChanges implements Disposable {
     let before: Before | undefined;
     try {
       const of_source = source = new Side(source_path);
-      const changed = tables.flatMap(({ table: name, unread, ...counts }): TableToMerge[] => {
+      const changed = tables.flatMap(({ table: name, unread, ...counts }): FoundTable[] => {
         if (unread !== undefined) {
           // Without what its rows are of, which nothing here may run, it is made anew after the merge.
           if (isExternal((of_source.tables.get(name) ?? base.tables.get(name))?.sql ?? "")) return [];
           throw new TaskdError("corrupt", `Cannot merge: not all rows of ${name} can be read: ${unread}`);
         }
-        if (counts.rows_added + counts.rows_removed + counts.rows_changed === 0) return [];
-        return [{ name, plan: planOf(base.tables.get(name), of_source.tables.get(name), of_source.encoding) }];
+        const plan = planOf(base.tables.get(name), of_source.tables.get(name), of_source.encoding);
+        const differing = counts.rows_added + counts.rows_removed + counts.rows_changed;
+        return differing + (before_path === undefined ? 0 : plan.removed.length) === 0
+          ? []
+          : [{ name, plan, differing }];
       });
       before = before_path === undefined ? undefined : new Before(before_path);
       return new SourceChanges(base, source, kept, { tables: changed, settings, before });
@@ -106,11 +120,13 @@ export class SourceChanges implements Disposable {
 
   /** The rows of a table that differ; nothing where it is time for a break. */
   *rows({ name, plan }: TableToMerge): Generator<Pair | undefined> {
-    const before = this.#before;
-    for (const pair of this.#kept.of(name) ?? rowPairs(this.base, this.source, plan)) {
-      if (pair === undefined || before === undefined) yield pair;
+    const { read = plan, taken_back } = this.#taken_back.get(name) ?? {};
+    const equal = taken_back?.reads_all ?? false;
+    const pairs = equal ? undefined : this.#kept.of(name);
+    for (const pair of pairs ?? rowPairs(this.base, this.source, read, { equal })) {
+      if (pair === undefined || taken_back === undefined) yield pair;
       else {
-        const reversal = before.reversal(name, plan, pair);
+        const reversal = taken_back.of(pair);
         if (reversal !== undefined) yield reversal;
       }
     }

@@ -4,16 +4,24 @@
  */
 
 import type { SettingDiff } from "../sqlite/diff_result.ts";
-import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
+import { type Pair, type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { sameValue, type Value } from "../sqlite/row_values.ts";
+import { type Column, defaultOf, type StoredRow, type StoredTable } from "../sqlite/side.ts";
 import { locate, type Locator, Target, type TargetTable } from "./target.ts";
 
-const or = (value: Value | undefined, other: Value) => value === undefined ? other : value;
+/** What is taken back of a table. */
+export interface TableTakenBack {
+  /** How the pairs are to be read that come out. */
+  plan: PairPlan;
+  /** Rows that are equal otherwise may differ in columns that the merge's base had not. */
+  reads_all: boolean;
+  /** Of a row as the merge brought it, and as it was in the merge's base. */
+  of(pair: Pair): Pair | undefined;
+}
 
 /** The target as it was before the merge. */
 export class Before implements Disposable {
   readonly #image: Target;
-  readonly #tables = new Map<string, TargetTable | undefined>();
   readonly #definitions: ReadonlyMap<string, unknown>;
 
   /** @param path Its image. */
@@ -35,49 +43,94 @@ export class Before implements Disposable {
   }
 
   /**
-   * What is to be taken back of a row.
+   * What is to be taken back of a table; undefined where that is nothing.
    *
-   * @param pair As the merge brought it, and as it was in the merge's base.
+   * @param brought As the merge brought it.
+   * @param base As the merge's base had it.
    */
-  reversal(name: string, plan: PairPlan, pair: Pair): Pair | undefined {
-    const table = this.#table(name);
-    if (table === undefined) return pair;
+  table(brought: StoredTable | undefined, base: StoredTable | undefined): TableTakenBack | undefined {
+    const { name } = (brought ?? base)!;
+    const { encoding } = this.#image;
+    const plan = planOf(brought, base, encoding);
+    const had = this.hadDefinition({ type: "table", name, base: brought?.sql });
+    // Both had dropped it.
+    if (brought === undefined && had) return undefined;
+    const table = this.#image.table(name);
+    if (table === undefined) return { plan, reads_all: false, of: (pair) => pair };
+    const is_definition_back = base !== undefined && !had && brought?.sql !== base.sql;
+    if (brought === undefined || is_definition_back) {
+      return { plan, reads_all: false, of: (pair) => this.#reversal(table, plan, pair) };
+    }
+    // The definition stays. What the base had not in its columns, or had no columns for, the target may have had.
+    const whole: StoredTable = { ...brought, columns: [...brought.columns, ...this.#ownColumns(table, brought)] };
+    const as_is = planOf(whole, whole, encoding);
+    const fallbacks = as_is.columns_after.map((name) =>
+      defaultOf(whole.columns.find((column) => column.name === name)!, encoding)
+    );
+    const in_brought = as_is.columns_before.map((name) => plan.columns_before.indexOf(name));
+    const in_base = in_brought.map((place) => place < 0 ? -1 : plan.places.indexOf(place));
+    const widened = (row: StoredRow | undefined, places: readonly number[]): StoredRow | undefined =>
+      row && { rowid: row.rowid, values: places.map((place, i) => place < 0 ? fallbacks[i]! : row.values[place]!) };
+    return {
+      plan: as_is,
+      reads_all: plan.removed.length > 0,
+      of: ({ before, after }) => {
+        const [was, now] = [widened(before, in_brought), widened(after, in_base)];
+        if (was && now && was.values.every((value, i) => sameValue(value, now.values[i]!))) return undefined;
+        return this.#reversal(table, as_is, { before: was, after: now }, fallbacks);
+      },
+    };
+  }
+
+  /** Columns of a table that the merge knew nothing of. */
+  #ownColumns({ name, columns }: TargetTable, brought: StoredTable): Column[] {
+    const known = new Set(brought.columns.map((column) => column.name.toLowerCase()));
+    const own = columns.filter((column) => !known.has(column.toLowerCase()));
+    if (own.length === 0) return [];
+    const sql = "SELECT name, type, CAST(dflt_value AS TEXT) FROM pragma_table_xinfo(?)";
+    const all = this.#image.query(sql, [name]) as [string, string, string | null][];
+    return all.filter(([column]) => own.includes(column)).map(([name, type, fallback]) => ({
+      name,
+      type,
+      key: 0,
+      fallback,
+    }));
+  }
+
+  /** @param fallbacks What stands for the values of columns that the target had not. */
+  #reversal(
+    table: TargetTable,
+    plan: PairPlan,
+    pair: Pair,
+    fallbacks: readonly Value[] | undefined = pair.after?.values,
+  ): Pair | undefined {
     const { before: brought, after: base } = pair;
-    const columns = plan.after === undefined ? plan.columns_before : plan.columns_after;
-    const row = this.#row(table, columns, locate(plan, pair));
-    if (plan.after === undefined) {
-      // Of a table that the base had not, only rows that the target had not are known for the merge's.
-      return row === undefined ? pair : undefined;
-    }
+    const row = this.#row(table, plan.columns_after, locate(plan, pair));
     if (brought === undefined) {
-      const values = row?.values.map((value, i) => or(value, base!.values[i]!));
-      return values && { after: { rowid: row?.rowid ?? base!.rowid, values } };
-    }
-    const broughtAs = (i: number): Value | undefined =>
-      plan.places[i]! < 0 ? undefined : brought.values[plan.places[i]!];
-    if (base === undefined) {
-      if (row === undefined) return pair;
-      const values = row.values.map((value, i) => or(value, or(broughtAs(i), null)));
-      const same = values.every((value, i) => broughtAs(i) === undefined || sameValue(value, broughtAs(i)!));
-      return same ? undefined : { before: brought, after: { rowid: row.rowid ?? brought.rowid, values } };
+      if (row === undefined) return undefined;
+      const values = row.values.map((value, i) => value === undefined ? fallbacks![i]! : value);
+      return { after: { rowid: row.rowid ?? base!.rowid, values } };
     }
     if (row === undefined) return { before: brought };
     // Cells that the source left are the target's own, on both sides of what is taken back.
     const as_brought = [...brought.values];
     let same = true;
-    const values = base.values.map((value, i) => {
-      const [theirs, own] = [broughtAs(i), or(row.values[i], value)];
-      if (theirs !== undefined && sameValue(value, theirs)) return as_brought[plan.places[i]!] = own;
-      if (theirs === undefined || !sameValue(own, theirs)) same = false;
-      return own;
+    const values = plan.columns_after.map((_, i): Value => {
+      const [place, was, had] = [plan.places[i]!, base?.values[i], row.values[i]];
+      if (place < 0) {
+        same = false;
+        return had === undefined ? was ?? null : had;
+      }
+      const theirs = brought.values[place]!;
+      // Nothing can be brought to a column that is not there.
+      if (had === undefined) return theirs;
+      if (was !== undefined && sameValue(was, theirs)) return as_brought[place] = had;
+      if (!sameValue(had, theirs)) same = false;
+      return had;
     });
     if (same) return undefined;
-    return { before: { rowid: brought.rowid, values: as_brought }, after: { rowid: base.rowid, values } };
-  }
-
-  #table(name: string): TargetTable | undefined {
-    if (!this.#tables.has(name)) this.#tables.set(name, this.#image.table(name));
-    return this.#tables.get(name);
+    const rowid = base === undefined ? row.rowid ?? brought.rowid : base.rowid;
+    return { before: { rowid: brought.rowid, values: as_brought }, after: { rowid, values } };
   }
 
   /** Values by place; undefined of a column that it has not. */

@@ -10,6 +10,8 @@ import { mergeInto, type ThreeWayOptions } from "./three_way.ts";
 
 const T = "CREATE TABLE t (id INTEGER PRIMARY KEY, a, b)";
 
+const ADD_B = "ALTER TABLE t ADD COLUMN b DEFAULT 0";
+
 interface Case {
   base: string[];
   ours: string[];
@@ -76,6 +78,46 @@ const CASES: Record<string, Case> = {
     base: ["CREATE TABLE other (x)"],
     ours: [T, "INSERT INTO t VALUES (1, 'mine', 0)"],
     theirs: [T, "INSERT INTO t VALUES (2, 'theirs', 0)"],
+  },
+  "a table that both made, with other rows of the same keys": {
+    base: ["CREATE TABLE other (x)"],
+    ours: [T, "INSERT INTO t VALUES (1, 'mine', 0), (2, 'mine', 1), (3, 'both', 2)"],
+    theirs: [T, "INSERT INTO t VALUES (1, 'theirs', 0), (3, 'both', 2), (4, 'theirs', 3)"],
+    decide: "theirs",
+  },
+  "a column that both added, written to by the source": {
+    base: ["CREATE TABLE t (id INTEGER PRIMARY KEY, a)", "INSERT INTO t VALUES (1, 'x'), (2, 'y')"],
+    ours: [ADD_B, "UPDATE t SET b = 'mine' WHERE id = 2"],
+    theirs: [ADD_B, "UPDATE t SET b = 'theirs' WHERE id = 1", "INSERT INTO t VALUES (3, 'z', 'theirs')"],
+  },
+  "a column that both added, written over": {
+    base: ["CREATE TABLE t (id INTEGER PRIMARY KEY, a)", "INSERT INTO t VALUES (1, 'x'), (2, 'y'), (3, 'z')"],
+    ours: [ADD_B, "UPDATE t SET b = 'mine' || id"],
+    theirs: [ADD_B, "UPDATE t SET b = 'theirs', a = 'theirs' WHERE id = 1", "DELETE FROM t WHERE id = 2"],
+    decide: "theirs",
+  },
+  "a column that both renamed, written over": {
+    base: ["CREATE TABLE t (id INTEGER PRIMARY KEY, a, c)", "INSERT INTO t VALUES (1, 'x', 0)"],
+    ours: ["ALTER TABLE t RENAME c TO b", "UPDATE t SET b = 'mine'"],
+    theirs: ["ALTER TABLE t RENAME c TO b", "UPDATE t SET b = 'theirs', a = 'theirs'"],
+    decide: "theirs",
+  },
+  "a column that both dropped, beside one written over": {
+    base: ["CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c)", "INSERT INTO t VALUES (1, 'x', 0, 'gone')"],
+    ours: ["ALTER TABLE t DROP c", "UPDATE t SET a = 'mine'"],
+    theirs: ["ALTER TABLE t DROP c", "UPDATE t SET a = 'theirs'"],
+    decide: "theirs",
+  },
+  "a table that both dropped": {
+    base: [T, "CREATE TABLE other (x)", "INSERT INTO other VALUES (1)"],
+    ours: ["DROP TABLE other"],
+    theirs: ["DROP TABLE other", "INSERT INTO t VALUES (1, 'x', 0)"],
+  },
+  "a column of the target's own in a row that was removed": {
+    base: ["CREATE TABLE t (id INTEGER PRIMARY KEY, a)", "INSERT INTO t VALUES (1, 'x'), (2, 'y')"],
+    ours: [ADD_B, "UPDATE t SET b = 'mine'"],
+    theirs: ["DELETE FROM t WHERE id = 1", "UPDATE t SET a = 'theirs' WHERE id = 2"],
+    decide: "theirs",
   },
   "a row of another key, and one that came since": {
     base: ["CREATE TABLE t (id TEXT PRIMARY KEY, a, b) WITHOUT ROWID", "INSERT INTO t VALUES ('k', 'base', 0)"],

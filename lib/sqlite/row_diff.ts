@@ -132,10 +132,10 @@ export async function differingRows(
   return { rows: pages.rows };
 }
 
-/** All rows of a table that differ, one by one; nothing where it is time for a break. */
-export function* rowPairs(a: Side, b: Side, plan: PairPlan): Generator<Pair | undefined> {
+/** All rows of a table that differ, or with `equal` all, one by one; nothing where it is time for a break. */
+export function* rowPairs(a: Side, b: Side, plan: PairPlan, { equal = false } = {}): Generator<Pair | undefined> {
   const work = { a, b, comparable: isComparable(settingDiffs(a, b)) };
-  for (const found of pairsOf(a, b, plan, firstPlace(work, plan))) yield found?.pair;
+  for (const found of pairsOf(a, b, plan, { ...firstPlace(work, plan), equal })) yield found?.pair;
 }
 
 /** Rows one after the other, in parts. */
