@@ -118,6 +118,11 @@ export class SourceChanges implements Disposable {
     }
   }
 
+  /** Whether it is a merge that is taken back. */
+  get is_reversal(): boolean {
+    return this.#before !== undefined;
+  }
+
   /** The rows of a table that differ; nothing where it is time for a break. */
   *rows({ name, plan }: TableToMerge): Generator<Pair | undefined> {
     const { read = plan, taken_back } = this.#taken_back.get(name) ?? {};

@@ -2,7 +2,7 @@
  * Merges that are taken back from a target that had some of what they brought: that was its own, and stays.
  */
 
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { sql, withDirectory } from "../../tests/support/stores.ts";
 import { SourceChanges } from "./source_changes.ts";
@@ -162,3 +162,39 @@ for (const [name, { base, ours, theirs, decide, then = [], rows }] of Object.ent
       assertEquals(contentOf(path("ours")), { ...before, ...rows === undefined ? {} : { rows } });
     }));
 }
+
+/** Brings a table with a row, and `then` is what the target does with it. */
+async function broughtTable(then: string[], ours: string[] = []) {
+  return await withDirectory(async (directory) => {
+    const path = (side: string) => `${directory}/${side}.db`;
+    sql(path("base"), T);
+    for (const side of ["ours", "theirs"]) Deno.copyFileSync(path("base"), path(side));
+    sql(path("theirs"), "CREATE TABLE brought (x)", "INSERT INTO brought VALUES (1)");
+    sql(path("ours"), ...ours);
+    Deno.copyFileSync(path("ours"), path("had"));
+    {
+      using changes = await SourceChanges.read(path("base"), path("theirs"));
+      assertEquals((await mergeInto(path("ours"), changes)).conflicts, []);
+    }
+    sql(path("ours"), ...then);
+    using changes = await SourceChanges.read(path("theirs"), path("base"), { before: path("had") });
+    const { merged, conflicts } = await mergeInto(path("ours"), changes);
+    using db = new DatabaseSync(path("ours"));
+    const tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").all();
+    return { merged, conflicts, tables: tables.map(({ name }) => String(name)) };
+  });
+}
+
+Deno.test("a table that came with a merge and has another name since is a conflict", async () => {
+  const rename = "ALTER TABLE brought RENAME TO other";
+  const { merged, conflicts, tables } = await broughtTable([rename]);
+  const [{ kind, table, detail } = {}] = conflicts;
+  assertEquals([merged, conflicts.length, kind, table, tables], [false, 1, "definition", "brought", ["other", "t"]]);
+  assertMatch(detail!, /no such table/);
+  // Where its rows went before, or it is there again, nothing is left of it.
+  assertEquals((await broughtTable(["DROP TABLE brought", "CREATE TABLE brought (x)"])).tables, ["t"]);
+  // Both had it, with the same row: nothing was brought.
+  const same = ["CREATE TABLE brought (x)", "INSERT INTO brought VALUES (1)"];
+  assertEquals((await broughtTable([rename], same)).tables, ["other", "t"]);
+  assertEquals((await broughtTable([rename], same)).merged, true);
+});

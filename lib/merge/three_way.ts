@@ -177,15 +177,18 @@ class Attempt {
     const was_broken = plan.taken.length > 0 && this.#target.brokenDefinition() !== undefined;
     const had = new Set(this.#target.foreignKeys().map(textOf));
     const finish = applyDefinitions(this.#target, this.#changes, { plan, touched, report: this.#report });
-    const tables = this.#tables.filter((table) => {
-      const there = table.prepare();
-      if (there) table.requireColumns(this.#report);
-      else if (table.plan.after !== undefined) {
-        this.#report({ kind: "definition", table: table.name, detail: "the target has no such table" });
+    const tables: TableMerge[] = [];
+    for (const table of this.#tables) {
+      if (table.prepare()) {
+        table.requireColumns(this.#report);
+        tables.push(table);
+      } else if (await this.#isMissed(table)) {
+        const detail = table.plan.after !== undefined
+          ? "the target has no such table"
+          : "the target has no such table, whose rows are to go: give it its name back, or make it again, empty";
+        this.#report({ kind: "definition", table: table.name, detail });
       }
-      // One that both dropped has no rows to remove.
-      return there;
-    });
+    }
     for (const kind of ORDER) {
       for (const table of this.#total === 0 ? tables : []) {
         for await (const pair of this.#pairs(table)) {
@@ -205,6 +208,16 @@ class Attempt {
     this.#raiseSequences();
     const broken = plan.taken.length > 0 && !was_broken ? this.#target.brokenDefinition() : undefined;
     if (broken !== undefined) this.#report({ kind: "definition", table: broken.name, detail: broken.message });
+  }
+
+  /**
+   * Whether there are rows for a table that the target has not. One that both dropped has none to remove; what a merge
+   * brought may be in a table of another name since.
+   */
+  async #isMissed(table: TableMerge): Promise<boolean> {
+    if (table.plan.after === undefined && !this.#changes.is_reversal) return false;
+    for await (const _ of this.#pairs(table)) return true;
+    return false;
   }
 
   /** Keys that the source has given away are not given away again. */
