@@ -150,10 +150,11 @@ export class PriceBook {
   boundOf(lane: Lane, model: string, bound: Bound): number | undefined {
     const price = this.priceOf(lane, model)?.price;
     if (!price) return undefined;
-    const { input_tokens, max_output } = bound;
+    const { input_tokens, max_output = 0, answers } = bound;
     const dearest = highestRates([rateOf(price, input_tokens)]);
     const input = Math.max(...Object.entries(dearest).map(([kind, rate]) => kind === "output" ? 0 : rate));
-    const output_tokens = max_output ?? price.max_output ?? DEFAULT_MAX_OUTPUT;
+    const most = max_output > 0 ? max_output : price.max_output ?? DEFAULT_MAX_OUTPUT;
+    const output_tokens = most * Math.max(1, answers);
     const factor = bound.at_list_price ? 1 : DEAREST_FACTORS[lane];
     return (input_tokens * input + output_tokens * dearest.output) * factor / 1_000_000;
   }

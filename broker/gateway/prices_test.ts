@@ -116,3 +116,12 @@ Deno.test("a file overrides and adds rows; a wrong one is refused with its place
   ];
   for (const text of wrong) assertThrows(() => parsePriceFile(text, "prices.json"), TaskdError, "prices.json");
 });
+
+Deno.test("what a request could cost is never less than nothing, and grows with the answers asked for", () => {
+  const book = new PriceBook({ now: () => Date.UTC(2026, 10, 20), compat: { m: { input: 1, output: 10 } } });
+  const of = (max_output: number | undefined, answers = 1) =>
+    book.boundOf("compat", "m", { input_tokens: 0, max_output, answers, at_list_price: true });
+  const whole_usd = of(undefined);
+  for (const none of [-1, 0, -1e8]) assertEquals([of(none), of(none, 3)], [whole_usd, 3 * whole_usd!]);
+  assertEquals([of(100_000), of(100_000, 2), of(100_000, -2)], [1, 2, 1]);
+});

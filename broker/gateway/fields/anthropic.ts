@@ -17,6 +17,7 @@ import {
   model,
   number,
   object,
+  outputBound,
   priced,
   type Shape,
   type Table,
@@ -267,6 +268,6 @@ export const MESSAGES: Table = {
     }),
     from(CLIENT, { context_management: object({ edits: list(edit) }) }),
   ),
-  max_output: ({ max_tokens }) => typeof max_tokens === "number" ? max_tokens : undefined,
+  max_output: ({ max_tokens }) => outputBound([max_tokens]),
   at_list_price: ({ inference_geo }) => String(inference_geo).toLowerCase() === "global",
 };

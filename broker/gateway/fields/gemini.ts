@@ -17,6 +17,7 @@ import {
   list,
   map,
   number,
+  outputBound,
   path_model,
   priced,
   proto,
@@ -131,8 +132,7 @@ export const GENERATE: Table = {
   max_output: (body) => {
     const config = asObject(body.generationConfig) ?? asObject(body.generation_config);
     const limit = config?.maxOutputTokens ?? config?.max_output_tokens;
-    const answers = config?.candidateCount ?? config?.candidate_count;
-    return typeof limit === "number" ? limit * (typeof answers === "number" ? Math.max(1, answers) : 1) : undefined;
+    return outputBound([limit], config?.candidateCount ?? config?.candidate_count);
   },
   at_list_price: (body) => /^(?:service_tier_)?standard$/i.test(String(body.serviceTier ?? body.service_tier)),
 };
@@ -141,6 +141,6 @@ export const COUNT_TOKENS: Table = {
   versions: ["v1beta"],
   source: SDK,
   body: proto(from(SDK, { ...request, generateContentRequest: proto(request) })),
-  max_output: () => 0,
+  max_output: () => outputBound([]),
   at_list_price: () => true,
 };

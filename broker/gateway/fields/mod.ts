@@ -33,8 +33,9 @@ const FIELDS_SETTING: Readonly<Record<Lane, string>> = {
 /** What of a request decides what it may cost. */
 export interface CheckedBody {
   model: string;
-  /** The most tokens that it asks to be answered; undefined where it sets no limit. */
+  /** The most tokens of one answer; undefined where it sets no limit. */
   max_output: number | undefined;
+  answers: number;
   /** Whether no default of a project's can make it cost more than the list says. */
   at_list_price: boolean;
   inline_bytes: number;
@@ -85,7 +86,7 @@ export function checkBody(
   const wants_usage = route.row.name !== "chat" || stream !== true || asObject(stream_options)?.include_usage === true;
   return {
     model,
-    max_output: table.max_output(object_body),
+    ...table.max_output(object_body),
     at_list_price: table.at_list_price(object_body),
     inline_bytes,
     inline_files,

@@ -34,6 +34,8 @@ import {
   never,
   number,
   object,
+  type OutputBound,
+  outputBound,
   type Shape,
   type Sourced,
   type Table,
@@ -155,9 +157,8 @@ const fields = (chat_message: Shape, tool_extra: FieldShapes = {}): FieldShapes 
   background: never("an answer in the background cannot be metered"),
 });
 
-function maxOutput({ max_tokens, max_completion_tokens, n }: JsonObject): number | undefined {
-  const limits = [max_tokens, max_completion_tokens].filter((limit) => typeof limit === "number");
-  return limits.length === 0 ? undefined : Math.max(...limits) * (typeof n === "number" ? Math.max(1, n) : 1);
+function maxOutput({ max_tokens, max_completion_tokens, n }: JsonObject): OutputBound {
+  return outputBound([max_tokens, max_completion_tokens], n);
 }
 
 export const CHAT: Table = {
@@ -192,7 +193,7 @@ const compat_message = message(
 );
 
 /** Some endpoints count thoughts towards the limit, others beside it. */
-function compatMaxOutput(body: JsonObject): number | undefined {
+function compatMaxOutput(body: JsonObject): OutputBound {
   const { thinking_budget, thinking, reasoning, chat_template_kwargs } = body;
   const budgets = [
     thinking_budget,
@@ -200,9 +201,8 @@ function compatMaxOutput(body: JsonObject): number | undefined {
     asObject(reasoning)?.max_tokens,
     asObject(chat_template_kwargs)?.thinking_budget,
   ].map((budget) => typeof budget === "number" ? budget : 0);
-  const answers = Math.max(1, typeof body.n === "number" ? body.n : 1);
-  const limit = maxOutput(body);
-  return limit === undefined ? undefined : limit + Math.max(0, ...budgets) * answers;
+  const { max_output, answers } = maxOutput(body);
+  return { max_output: max_output && max_output + Math.max(0, ...budgets), answers };
 }
 
 export const COMPAT_CHAT: Table = {

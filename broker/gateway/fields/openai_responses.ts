@@ -21,6 +21,7 @@ import {
   never,
   number,
   object,
+  outputBound,
   type Shape,
   type Table,
   tagged,
@@ -238,6 +239,6 @@ export const RESPONSES: Table = {
     }),
     from(CLIENT, { client_metadata: map(text) }),
   ),
-  max_output: ({ max_output_tokens }) => typeof max_output_tokens === "number" ? max_output_tokens : undefined,
+  max_output: ({ max_output_tokens }) => outputBound([max_output_tokens]),
   at_list_price: isDefaultTier,
 };

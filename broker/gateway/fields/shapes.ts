@@ -166,8 +166,25 @@ export interface Table {
   readonly body: ObjectShape;
   /** A flag that is refused when it is set, and that the vendor takes for set where a request does not name it. */
   readonly set_by_default?: string;
-  /** The most tokens that an answer may have, as the request bounds them; undefined where it does not. */
-  readonly max_output: (body: JsonObject) => number | undefined;
+  /** What of a request bounds the tokens of its answers. */
+  readonly max_output: (body: JsonObject) => OutputBound;
   /** Whether it says itself at which tier and where it runs, so that no default of a project's can cost more. */
   readonly at_list_price: (body: JsonObject) => boolean;
+}
+
+export interface OutputBound {
+  /** The most tokens of one answer; undefined where the request sets no limit. */
+  max_output: number | undefined;
+  /** How many answers it asks for. */
+  answers: number;
+}
+
+/** Endpoints read -1, and some 0, as no limit; of several limits the largest counts. */
+export function outputBound(limits: readonly unknown[], answers?: unknown): OutputBound {
+  const set = limits.filter((limit) => typeof limit === "number");
+  const unlimited = set.length === 0 || set.some((limit) => limit <= 0);
+  return {
+    max_output: unlimited ? undefined : Math.max(...set),
+    answers: typeof answers === "number" ? Math.max(1, answers) : 1,
+  };
 }

@@ -17,8 +17,9 @@ export interface SentRequest {
   body_bytes: number;
   inline_bytes: number;
   inline_files: number;
-  /** Undefined where the request sets no limit. */
+  /** Of one answer; undefined where the request sets no limit. */
   max_output: number | undefined;
+  answers: number;
   at_list_price: boolean;
 }
 
@@ -26,12 +27,14 @@ export interface SentRequest {
 export interface Bound {
   input_tokens: number;
   max_output: number | undefined;
+  answers: number;
   at_list_price: boolean;
 }
 
-export function bound({ body_bytes, inline_files, max_output, at_list_price }: SentRequest): Bound {
+/** More tokens than a request can have. */
+export function bound({ body_bytes, inline_files, max_output, answers, at_list_price }: SentRequest): Bound {
   const input_tokens = body_bytes / FEWEST_BYTES_OF_TOKEN + inline_files * MOST_TOKENS_OF_FILE;
-  return { input_tokens, max_output, at_list_price };
+  return { input_tokens, max_output, answers, at_list_price };
 }
 
 /**

@@ -198,6 +198,10 @@ Deno.test("without max_tokens the model's own limit bounds an answer", async () 
     65_536 * 2.5,
     1e-3,
   );
+  for (const none of [-1, 0]) {
+    const unlimited = { ...chat, n: 2, max_completion_tokens: none };
+    assertAlmostEquals(await costs("vendor_b", "/v1/chat/completions", unlimited), 2 * 16_384 * 10, 1e-3);
+  }
   const two = { ...chat, n: 2, max_completion_tokens: 10 };
   assertAlmostEquals(await costs("vendor_b", "/v1/chat/completions", two), 2 * 10 * 10, 1e-3);
 });
