@@ -157,6 +157,10 @@ export class Exchange {
         const code = /^[A-Z][A-Z_]{2,40}$/.exec(String(error.code))?.[0] ?? "unknown cause";
         fail("upstream_failed", `The connection to the vendor's API failed (${code}); try again`);
       });
+      outgoing.on("upgrade", (_response: IncomingMessage, socket: { destroy(): void }) => {
+        socket.destroy();
+        fail("upstream_failed", "The vendor's API answered with another protocol than was asked for");
+      });
       this.#wait(limits.connect_ms, () => fail("upstream_timeout", "The vendor's API cannot be connected to"));
       outgoing.once("socket", (socket) => {
         const connected = () => {
@@ -177,7 +181,10 @@ export class Exchange {
 
   #pass(incoming: IncomingMessage, credential: Credential): Promise<void> {
     const { route, limits, upstream } = this.#options;
-    const status = incoming.statusCode ?? 502;
+    const status = incoming.statusCode ?? 0;
+    if (status < 200 || status > 599) {
+      throw new Refusal("upstream_failed", "The vendor's API answered with an invalid status");
+    }
     const redactor = upstream.redactor(credential);
     this.#incoming = incoming;
     this.#status = status;

@@ -352,3 +352,39 @@ Deno.test("no figure of an endpoint can lower the spend or make it absurd; such 
   }
   assertEquals(gate.settled.map((settlement) => settlement.unmetered), [true, true, true, true, true, true, false]);
 });
+
+Deno.test("an invalid status, and a change of the protocol, are 502 at once", async () => {
+  let head = "";
+  await using vendor = headServer(() => head);
+  // Time stands still: no deadline can end it.
+  const upstreams = { vendor_a: { base_url: vendor.url, api_key: "k" } };
+  await using gate = await harness(json({}), { upstreams, clock: new VirtualClock() });
+  const lease = gate.lease("vendor_a");
+  const switching = "101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+  for (head of [switching, "600 Odd\r\ncontent-length: 0\r\n\r\n", "999 Odd\r\ncontent-length: 2\r\n\r\n{}"]) {
+    const response = await gate.post(lease, PATH, BODIES.messages);
+    assertEquals([head, response.status, (await response.json()).code], [head, 502, "upstream_failed"]);
+  }
+  assertEquals([lease.spend().in_flight, lease.spend().unmetered_requests, gate.logged], [0, 3, []]);
+});
+
+/** Answers each connection's first bytes with a head as it is. */
+function headServer(head: () => string): AsyncDisposable & { url: string } {
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const connections = new Set<Deno.Conn>();
+  const serving = (async () => {
+    for await (const connection of listener) {
+      connections.add(connection);
+      await connection.read(new Uint8Array(65_536));
+      await connection.write(new TextEncoder().encode(`HTTP/1.1 ${head()}`));
+    }
+  })();
+  return {
+    url: `http://127.0.0.1:${listener.addr.port}`,
+    [Symbol.asyncDispose]: async () => {
+      listener.close();
+      await serving;
+      for (const connection of connections) connection.close();
+    },
+  };
+}
