@@ -9,6 +9,7 @@
  */
 
 import { concat } from "../concat.ts";
+import { LongText } from "../text/long_text.ts";
 
 /** Between two pings of a stream on which nothing happens. */
 export const PING_MS = 15_000;
@@ -46,9 +47,10 @@ export class EventParser {
   readonly #on_event: (event: ServerSentEvent) => void;
   readonly #max_chars: number;
   /** The beginning of the present line, from earlier chunks. */
-  #rest: string[] = [];
+  readonly #rest = new LongText();
   #head: { event?: string; id?: string } = {};
-  #data: string[] = [];
+  readonly #data = new LongText();
+  #has_data = false;
   #chars = 0;
   #after_cr = false;
   /** Events that were too large to keep, the present one included. */
@@ -60,6 +62,11 @@ export class EventParser {
   constructor(on_event: (event: ServerSentEvent) => void, max_chars: number = MAX_EVENT_CHARS) {
     this.#on_event = on_event;
     this.#max_chars = max_chars;
+  }
+
+  /** Characters of an event that has not come whole. */
+  get held_chars(): number {
+    return this.#rest.length + this.#data.length;
   }
 
   push(bytes: Uint8Array): void {
@@ -100,8 +107,11 @@ export class EventParser {
 
   #keep(part: string): void {
     if (this.#fits(part)) this.#rest.push(part);
-    // Not empty, which would end the event: a comment.
-    else this.#rest = [":"];
+    else {
+      // Not empty, which would end the event: a comment.
+      this.#rest.take();
+      this.#rest.push(":");
+    }
   }
 
   /** Whether the event is still within its bound with `part`. */
@@ -114,23 +124,25 @@ export class EventParser {
 
   #line(end: string): void {
     const fits = this.#fits(end);
-    const line = this.#rest.length === 0 ? end : this.#rest.join("") + end;
-    this.#rest = [];
+    const line = this.#rest.length === 0 ? end : this.#rest.take() + end;
     if (line === "") return this.#dispatch();
-    if (!fits) this.#data = [];
-    else if (line.startsWith("data:")) this.#data.push(valueOf(line, 5));
-    else if (line.startsWith("event:")) this.#head.event = valueOf(line, 6);
+    if (!fits) this.#data.take();
+    else if (line.startsWith("data:")) {
+      if (this.#has_data) this.#data.push("\n");
+      this.#data.push(valueOf(line, 5));
+      this.#has_data = true;
+    } else if (line.startsWith("event:")) this.#head.event = valueOf(line, 6);
     else if (line.startsWith("id:")) this.#head.id = valueOf(line, 3);
     else if (!/^(?::|retry:|(?:data|event|id|retry)$)/.test(line)) this.foreign++;
   }
 
   #dispatch(): void {
-    const [data, head] = [this.#data, this.#head];
+    const [data, has_data, head] = [this.#data.take(), this.#has_data, this.#head];
     const fits = this.#chars <= this.#max_chars;
-    this.#data = [];
+    this.#has_data = false;
     this.#head = {};
     this.#chars = 0;
-    if (fits && data.length > 0) this.#on_event({ ...head, data: data.length === 1 ? data[0]! : data.join("\n") });
+    if (fits && has_data) this.#on_event({ ...head, data });
   }
 }
 
