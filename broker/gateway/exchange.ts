@@ -12,6 +12,7 @@ import { type Clock, nextTurn } from "../../lib/clock.ts";
 import type { MovingDeadline } from "../../lib/moving_deadlines.ts";
 import { answerHeaders } from "./headers.ts";
 import type { Claim, Ending, Settlement, TaskLease } from "./lease.ts";
+import { UnreadableAnswer } from "./metering/answer_json.ts";
 import { bound, estimated, type SentRequest } from "./metering/estimate.ts";
 import { Meter } from "./metering/meter.ts";
 import type { Metered } from "./metering/usage.ts";
@@ -19,6 +20,7 @@ import type { PriceBook } from "./prices.ts";
 import type { Redactor } from "./redact.ts";
 import { Refusal } from "./refusal.ts";
 import type { CheckedBody } from "./fields/mod.ts";
+import type { MemoryShare } from "./shared_memory.ts";
 import type { MatchedRoute } from "./routes.ts";
 import { codingsOf, MAX_UNPACKED_BYTES, unpacked } from "./unpack.ts";
 import type { Credential, Upstream } from "./upstream.ts";
@@ -51,6 +53,8 @@ export interface ExchangeOptions {
   prices: PriceBook;
   clock: Clock;
   deadline: MovingDeadline;
+  /** What its task may hold of answers. */
+  memory: MemoryShare;
   limits: ExchangeLimits;
   route: MatchedRoute;
   /** The model asked for, and what bounds the price; undefined for routes without a body. */
@@ -61,6 +65,10 @@ export interface ExchangeOptions {
   /** Called once, after the claim is booked. */
   onSettled: (settlement: Settlement) => void;
 }
+
+/** Of all answers together that are held until an event, or an object, has come whole; a quarter of them for one task. */
+export const MAX_HELD_ANSWER_BYTES = 256 << 20;
+const BYTES_OF_CHAR = 2;
 
 interface Charge {
   usd: number;
@@ -76,6 +84,7 @@ export class Exchange {
   /** The answer as it is read: unpacked where it came packed. */
   #source: Readable | undefined;
   #unpacked_bytes = 0;
+  #held_bytes = 0;
   /** Undefined for an answer that is not metered, or of which nothing can be believed. */
   #meter: Meter | undefined;
   #status: number | undefined;
@@ -126,6 +135,7 @@ export class Exchange {
       // A defect is logged also where no client waits.
       if (!this.#client_gone || !(error instanceof Refusal)) throw error;
     } finally {
+      this.#hold(0);
       deadline.clear();
       response.off("close", gone);
       ending.removeEventListener("abort", last);
@@ -204,7 +214,8 @@ export class Exchange {
           run();
         } catch (error) {
           this.#meter = undefined;
-          this.#broken("cut_off", () => reject(error));
+          const is_foreseen = error instanceof UnreadableAnswer || error instanceof Refusal;
+          this.#broken("cut_off", is_foreseen ? this.#finish : () => reject(error));
         }
       };
       source.on("data", (chunk: Uint8Array) => guarded(() => this.#chunk(chunk, redactor)));
@@ -236,7 +247,10 @@ export class Exchange {
 
   #chunk(chunk: Uint8Array, redactor: Redactor): void {
     const { response, limits, deadline } = this.#options;
-    this.#meter?.push(chunk);
+    if (this.#meter !== undefined) {
+      this.#meter.push(chunk);
+      this.#hold(this.#meter.held_chars * BYTES_OF_CHAR);
+    }
     if (this.#source !== this.#incoming && (this.#unpacked_bytes += chunk.length) > MAX_UNPACKED_BYTES) {
       this.#broken("cut_off");
       return;
@@ -261,6 +275,14 @@ export class Exchange {
       this.#wait(limits.idle_ms, () => this.#broken("cut_off"));
       source.resume();
     });
+  }
+
+  /** Throws `overloaded` where the task, or all, hold too much of answers. */
+  #hold(bytes: number): void {
+    const { memory } = this.#options;
+    if (bytes > this.#held_bytes) memory.reserve(bytes - this.#held_bytes);
+    else memory.release(this.#held_bytes - bytes);
+    this.#held_bytes = bytes;
   }
 
   #ended(redactor: Redactor): void {

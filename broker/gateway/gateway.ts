@@ -14,7 +14,7 @@ import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
 import { drain, hasBody, type HttpExchange } from "../../lib/http/node_messages.ts";
 import { BoundedServer, type HttpListener } from "../../lib/http/server.ts";
 import { ClientGone, MAX_HELD_BYTES, readJsonBody } from "./body.ts";
-import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits } from "./exchange.ts";
+import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits, MAX_HELD_ANSWER_BYTES } from "./exchange.ts";
 import { presentedToken } from "./headers.ts";
 import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, TaskLease, tokenDigest } from "./lease.ts";
 import { bound } from "./metering/estimate.ts";
@@ -62,6 +62,7 @@ interface Entry {
   lease: TaskLease;
   handle: GatewayLease;
   bodies: MemoryShare;
+  answers: MemoryShare;
 }
 
 export class Gateway {
@@ -77,6 +78,7 @@ export class Gateway {
   readonly #leases = new Map<string, Entry>();
   readonly #deadlines: MovingDeadlines;
   readonly #body_memory = new SharedMemory(MAX_HELD_BYTES, "requests");
+  readonly #answer_memory = new SharedMemory(MAX_HELD_ANSWER_BYTES, "answers");
   #closing = false;
 
   private constructor(options: GatewayOptions) {
@@ -135,7 +137,12 @@ export class Gateway {
         return lease.spend();
       },
     };
-    this.#leases.set(lease.digest, { lease, handle, bodies: this.#body_memory.share() });
+    this.#leases.set(lease.digest, {
+      lease,
+      handle,
+      bodies: this.#body_memory.share(),
+      answers: this.#answer_memory.share(),
+    });
     return handle;
   }
 
@@ -177,7 +184,7 @@ export class Gateway {
   }
 
   async #exchange(
-    { lease, handle, bodies }: Entry,
+    { lease, handle, bodies, answers }: Entry,
     claim: Claim,
     route: MatchedRoute,
     request: IncomingMessage,
@@ -208,6 +215,7 @@ export class Gateway {
       prices,
       clock: this.#clock,
       deadline: this.#deadlines.create(),
+      memory: answers,
       limits: this.#limits,
       route,
       asked: checked,

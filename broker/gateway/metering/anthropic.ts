@@ -7,9 +7,13 @@
  * are billed beside the top-level figures; the entries of type `message` repeat the top level.
  */
 
+import { asName, boundedUsage, UnreadableAnswer } from "./answer_json.ts";
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
 import { largest } from "./figures.ts";
 import { type Reading, writtenBytes } from "./usage_reading.ts";
+
+/** Each becomes a row of its own in what was metered; one request runs some dozens. */
+const MAX_ITERATIONS = 1_000;
 
 const REPORTED = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"] as const;
 
@@ -68,7 +72,7 @@ export class AnthropicReading implements Reading {
     for (const entry of Array.isArray(reported.iterations) ? reported.iterations : []) {
       const iteration = asObject(entry);
       if (!iteration || iteration.type === "message" || iteration.type === "fallback_message") continue;
-      const model = asString(iteration.model);
+      const model = asName(iteration.model);
       used.push({ usage: readUsage(iteration, reader), ...(model === undefined ? {} : { model }) });
     }
     // A stream that breaks off has not counted the last of its output.
@@ -83,16 +87,20 @@ export class AnthropicReading implements Reading {
   #message(message: JsonObject): void {
     this.answer_bytes += writtenBytes(message.content);
     if (asObject(message.error)) this.failed = true;
-    this.served_model = asString(message.model) ?? this.served_model;
+    this.served_model = asName(message.model) ?? this.served_model;
     this.#merge(asObject(message.usage));
   }
 
   #merge(usage: JsonObject | undefined): void {
     if (!usage) return;
-    this.#usage = largest(this.#usage, usage);
+    this.#usage = boundedUsage(largest(this.#usage, usage));
+    const { iterations } = this.#usage;
+    if (Array.isArray(iterations) && iterations.length > MAX_ITERATIONS) {
+      throw new UnreadableAnswer("The answer names more iterations than are read");
+    }
     // Only this one costs more; others are the default or what the operator bought beforehand.
     this.service_tier = asString(usage.speed) === "fast" ? "fast" : this.service_tier;
-    this.region = asString(usage.inference_geo) ?? this.region;
+    this.region = asName(usage.inference_geo) ?? this.region;
   }
 }
 

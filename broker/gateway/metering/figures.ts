@@ -4,6 +4,7 @@
  */
 
 import { parseJson } from "../../../lib/text/json.ts";
+import { stringEnd } from "../../../lib/text/json_marks.ts";
 import { asObject, isCount, type JsonObject } from "./usage.ts";
 
 /** Names that are read of a usage; no others are kept. */
@@ -45,7 +46,8 @@ export function namedTwice(text: string): boolean {
     else if (code === 125) seen.pop();
     if (code !== 34) continue;
     const from = at + 1;
-    at = endOfString(text, from);
+    at = stringEnd(text, at);
+    if (at < 0) return false;
     const name = keyAt(text, from, at);
     if (name === undefined || seen.length === 0) continue;
     const names = seen[seen.length - 1] ??= new Set();
@@ -53,16 +55,6 @@ export function namedTwice(text: string): boolean {
     names.add(name);
   }
   return false;
-}
-
-/** Index of the quote that ends a string; the text's length if none does. */
-function endOfString(text: string, from: number): number {
-  for (let at = text.indexOf('"', from); at >= 0; at = text.indexOf('"', at + 1)) {
-    let before = at;
-    while (before > from && text.charCodeAt(before - 1) === 92) before--;
-    if ((at - before) % 2 === 0) return at;
-  }
-  return text.length;
 }
 
 const HOLDERS: ReadonlySet<string> = new Set(["usage", "usageMetadata", "response", "message"]);

@@ -4,6 +4,7 @@
  * Every chunk of a stream carries cumulative figures, not always all of them: of each figure the largest counts.
  */
 
+import { asName, boundedUsage } from "./answer_json.ts";
 import { asObject, asString, type JsonObject, type ModelUsage, noUsage, TokenReader, type Usage } from "./usage.ts";
 import { largest } from "./figures.ts";
 import { type Reading, writtenBytes } from "./usage_reading.ts";
@@ -26,11 +27,11 @@ export class GeminiReading implements Reading {
       this.answer_bytes += writtenBytes(asObject(candidate?.content)?.parts);
     }
     if (asObject(value.promptFeedback)?.blockReason) this.whole = true;
-    this.served_model = asString(value.modelVersion) ?? this.served_model;
+    this.served_model = asName(value.modelVersion) ?? this.served_model;
     if (asObject(value.error)) this.failed = true;
     const usage = asObject(value.usageMetadata);
     if (!usage) return;
-    this.#usage = largest(this.#usage, usage);
+    this.#usage = boundedUsage(largest(this.#usage, usage));
     if (asString(usage.trafficType) === "ON_DEMAND_PRIORITY") this.service_tier = "priority";
   }
 

@@ -4,7 +4,8 @@
  * indentation, so that an answer that was cut off is still metered by what came.
  */
 
-import { parseJson } from "../../../lib/text/json.ts";
+import { LongText } from "../../../lib/text/long_text.ts";
+import { parseAnswer } from "./answer_json.ts";
 
 const MAX_VALUE_CHARS = 32 << 20;
 
@@ -16,7 +17,7 @@ export class JsonStreamParser {
   readonly #on_value: (value: unknown, text: string) => void;
   readonly #max_chars: number;
   /** The part of the present object before this chunk. */
-  #parts: string[] = [];
+  readonly #part = new LongText();
   #chars = 0;
   #depth = 0;
   #in_string = false;
@@ -29,6 +30,11 @@ export class JsonStreamParser {
     this.#max_chars = max_chars;
   }
 
+  /** Characters of an object that has not come whole. */
+  get held_chars(): number {
+    return this.#part.length;
+  }
+
   push(bytes: Uint8Array): void {
     this.#text(this.#decoder.decode(bytes, { stream: true }));
   }
@@ -38,7 +44,7 @@ export class JsonStreamParser {
     this.#text(this.#decoder.decode());
     if (this.#depth > 0) this.dropped++;
     this.#depth = 0;
-    this.#parts = [];
+    this.#part.take();
   }
 
   #text(text: string): void {
@@ -79,16 +85,15 @@ export class JsonStreamParser {
 
   #keep(part: string): void {
     this.#chars += part.length;
-    if (this.#chars <= this.#max_chars) this.#parts.push(part);
-    else this.#parts = [];
+    if (this.#chars <= this.#max_chars) this.#part.push(part);
+    else this.#part.take();
   }
 
   #emit(): void {
-    const text = this.#parts.join("");
+    const text = this.#part.take();
     const kept = this.#chars <= this.#max_chars;
-    this.#parts = [];
     this.#chars = 0;
-    const value = kept ? parseJson(text) : undefined;
+    const value = kept ? parseAnswer(text) : undefined;
     if (value === undefined) this.dropped++;
     else this.#on_value(value, text);
   }

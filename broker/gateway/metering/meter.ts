@@ -11,7 +11,7 @@ import { JsonStreamParser } from "./json_stream.ts";
 import { OpenAiReading } from "./openai.ts";
 import type { Reading } from "./usage_reading.ts";
 import { asObject, type Metered } from "./usage.ts";
-import { parseJson } from "../../../lib/text/json.ts";
+import { parseAnswer } from "./answer_json.ts";
 
 export type UsageForm = "anthropic" | "openai" | "gemini";
 
@@ -46,6 +46,11 @@ export class Meter {
 
   end(): void {
     this.#parser?.end();
+  }
+
+  /** Characters that are held of what has not come whole. */
+  get held_chars(): number {
+    return this.#parser?.held_chars ?? 0;
   }
 
   /** Whether the answer is marked as complete; what follows costs nothing. */
@@ -113,7 +118,7 @@ export class Meter {
         return;
       }
       // Comments and keep-alives of some endpoints are no JSON; they carry no usage.
-      const value = asObject(parseJson(data));
+      const value = asObject(parseAnswer(data));
       if (value === undefined) this.#garbled = true;
       else this.#take(value, data);
     });

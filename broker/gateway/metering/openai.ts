@@ -6,6 +6,7 @@
  * some endpoints; the responses API sends it with the closing event. The largest figure counts.
  */
 
+import { asName, boundedUsage } from "./answer_json.ts";
 import {
   asObject,
   asString,
@@ -75,11 +76,11 @@ export class OpenAiReading implements Reading {
       this.answer_bytes += writtenBytes(choice?.delta) + writtenBytes(choice?.message);
       this.#finished ||= asString(choice?.finish_reason) !== undefined;
     }
-    this.served_model = asString(answer.model) ?? this.served_model;
-    const tier = asString(answer.service_tier);
+    this.served_model = asName(answer.model) ?? this.served_model;
+    const tier = asName(answer.service_tier);
     if (tier !== undefined) this.service_tier = tier === "default" || tier === "auto" ? undefined : tier;
     const usage = asObject(answer.usage);
-    if (usage && isUsage(usage)) this.#usage = largest(this.#usage, usage);
+    if (usage && isUsage(usage)) this.#usage = boundedUsage(largest(this.#usage, usage));
   }
 }
 
