@@ -160,9 +160,32 @@ export async function revertUnder(
   await session.flushPending();
   const now = await pointAt(context, session.address);
   const known = await mergesInForce(context, session.address, now.ref);
-  const { base, source, from, id, left, before: had } = mergeOf(known, session.address, merge);
+  const found = mergeOf(known, session.address, merge);
+  const { base, source, from, id, left } = found;
   const inverse = { from, base: source, source: base, before: sideOf(now).at, reverts: id };
-  return await apply(context, session, options, { ...inverse, ...(left && { left }), ...(had && { had }) });
+  const had = foundBy(found, now.ref, session.address);
+  return await apply(context, session, options, { ...inverse, ...(left && { left }), had });
+}
+
+/** Where the branch stood before a merge; of one that took another back, first before that one, and so on. */
+function foundBy(merge: MergeRecord, { merges = [] }: Ref, onto: Address): ContentPoint[] {
+  const chain = [merge];
+  for (let { reverts } = merge; reverts !== undefined; { reverts } = chain[0]!) {
+    const first = merges.find(({ id }) => id === reverts);
+    if (first === undefined) {
+      throw new TaskdError(
+        "conflict",
+        `Cannot revert ${merge.id}: ${formatAddress(onto)} does not remember ${reverts}`,
+        {
+          hint: `What ${reverts} had brought is known no more: merge ${merge.from} again instead`,
+        },
+      );
+    }
+    chain.unshift(first);
+  }
+  // Version 0.1.0 wrote none: of such a merge everything counts as brought.
+  const known = chain.findLastIndex(({ before }) => before === undefined);
+  return chain.slice(known + 1).map(({ before }) => before!);
 }
 
 function mergeOf(in_force: readonly MergeRecord[], onto: Address, merge: string | undefined): MergeRecord {
@@ -198,8 +221,8 @@ function sideOf({ address, ref, lineage, head }: Point): MergeSideRef {
 }
 
 type Merging = Pick<MergeRecord, "from" | "base" | "source" | "also" | "before" | "reverts" | "left"> & {
-  /** Where the target stood before the merge that is taken back. */
-  had?: ContentPoint;
+  /** Where the target stood before the merge that is taken back; see {@linkcode SourceChanges.read}. */
+  had?: readonly ContentPoint[];
 };
 
 /** The most characters of what a merge left: the ref is read with every call. */
@@ -220,9 +243,12 @@ async function apply(
     });
   });
   using source_image = await imageOf(context, db, source, options);
-  using had_image = had === undefined ? undefined : await imageOf(context, db, had, options);
+  using held = new DisposableStack();
+  const found: string[] = [];
+  for (const point of had ?? []) found.push(held.use(await imageOf(context, db, point, options)).path);
   const { signal } = options;
-  using changes = await SourceChanges.read(base_image.path, source_image.path, { signal, before: had_image?.path });
+  const seen_against = had === undefined ? {} : { before: found };
+  using changes = await SourceChanges.read(base_image.path, source_image.path, { signal, ...seen_against });
   const { wait_ms, onProgress: _progress, expected: _expected, forked_at: _forked_at, ...rest } = options;
   const id = randomHex(context.random, 4);
   const record = (ref: Ref, decided: readonly string[]): Ref => {

@@ -186,6 +186,58 @@ Deno.test("a row that was decided for the target stays without a question once i
     assertEquals(await stored(scene.store, "app", ORDERS), "1:new,2:new,3:new,7:since");
   }));
 
+Deno.test("a revert that is reverted brings what it had taken, at any depth, and nothing else", () =>
+  shop(async (scene) => {
+    const alike = ["UPDATE orders SET state='both' WHERE id=1", "DELETE FROM orders WHERE id=3"];
+    await edit(scene, "try", ...alike, "UPDATE orders SET state='theirs', note='theirs' WHERE id=2");
+    await edit(scene, "main", ...alike);
+    let { merge: last } = await merge(scene);
+    const back = async () => {
+      const { merge, conflicts } = await revertMerge(scene.store, MAIN, last);
+      assertEquals(conflicts, []);
+      last = merge;
+      return `${await stored(scene.store, "app", ORDERS)},${await stored(scene.store, "app", NOTE)}`;
+    };
+    const NOTE = "SELECT note FROM orders WHERE id=2";
+    assertEquals(await back(), "1:both,2:new,");
+    // What the branch had by itself is its own to undo.
+    await edit(scene, "main", "UPDATE orders SET state='new' WHERE id=1", "INSERT INTO orders VALUES (3,'new','')");
+    assertEquals(await back(), "1:new,2:theirs,3:new,theirs");
+    // Of what the next one would take, one cell is gone already: that stays with what comes after it.
+    await edit(scene, "main", "UPDATE orders SET note='' WHERE id=2");
+    assertEquals(await back(), "1:new,2:new,3:new,");
+    await edit(scene, "main", "DELETE FROM orders WHERE id=3", "UPDATE orders SET state='both' WHERE id=1");
+    assertEquals(await back(), "1:both,2:theirs,");
+    assertEquals(await back(), "1:both,2:new,");
+  }));
+
+Deno.test("definitions that a revert had not taken do not come with its own revert", () =>
+  shop(async (scene) => {
+    const alike = ["CREATE INDEX by_state ON orders(state)", "ALTER TABLE orders ADD COLUMN more"];
+    await edit(scene, "try", ...alike, "UPDATE orders SET more='theirs' WHERE id=1", "CREATE TABLE brought(x)");
+    await edit(scene, "main", ...alike, "UPDATE orders SET more='ours' WHERE id=2");
+    await merge(scene);
+    const { merge: reverted } = await revertMerge(scene.store, MAIN);
+    const MORE = "SELECT id || ':' || ifnull(more,'') FROM orders ORDER BY id";
+    const NAMES = "SELECT name FROM sqlite_schema ORDER BY name";
+    assertEquals(await stored(scene.store, "app", MORE), "1:,2:ours,3:");
+    await edit(scene, "main", "DROP INDEX by_state");
+    assertEquals((await revertMerge(scene.store, MAIN, reverted!)).conflicts, []);
+    assertEquals(await stored(scene.store, "app", MORE), "1:theirs,2:ours,3:");
+    assertEquals(await stored(scene.store, "app", NAMES), "brought,orders");
+  }));
+
+Deno.test("a revert whose own merge is remembered no more is not reverted", () =>
+  shop(async (scene) => {
+    await edit(scene, "try", "UPDATE orders SET state='mended' WHERE id=2");
+    const { merge: id } = await merge(scene);
+    const { merge: reverted } = await revertMerge(scene.store, MAIN);
+    // As if there had been so many merges since.
+    await scene.store.context.refs.update("app", "main", (ref) => ({ ...ref, merges: ref.merges!.slice(1) }));
+    const error = await fails("conflict", revertMerge(scene.store, MAIN, reverted!));
+    assertMatch(error.message, new RegExp(`does not remember ${id}`));
+  }));
+
 Deno.test("a rollback takes the merges after it along: the same merge brings the rows again", () =>
   shop(async (scene) => {
     await edit(scene, "main", "INSERT INTO orders VALUES (4,'new','')");

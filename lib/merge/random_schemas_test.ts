@@ -142,7 +142,7 @@ function contentOf(path: string, { tables }: Schema): Record<string, string[]> {
 
 async function merge(from: string, to: string, into: string, options: ThreeWayOptions & { before?: string } = {}) {
   const { before, ...how } = options;
-  using changes = await SourceChanges.read(from, to, { before });
+  using changes = await SourceChanges.read(from, to, { before: before === undefined ? undefined : [before] });
   const outcome = await mergeInto(into, changes, how);
   // Without their log, so that the file can be copied.
   using db = new DatabaseSync(into);

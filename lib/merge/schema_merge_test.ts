@@ -169,7 +169,7 @@ function mergeSides(
     Deno.copyFileSync(ours, had);
     const whole = [ours, theirs].every((path) => brokenDefinition(path) === undefined);
     const merge = async (from: string, to: string, before?: string) => {
-      using changes = await SourceChanges.read(from, to, { before });
+      using changes = await SourceChanges.read(from, to, { before: before === undefined ? undefined : [before] });
       return await mergeInto(ours, changes).catch((error): Pick<MergeOutcome, "merged"> & { why: unknown } => {
         if (!hasCode(error, "conflict")) throw error;
         return { merged: false, why: error.message };

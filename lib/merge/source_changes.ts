@@ -9,7 +9,7 @@ import { compareDatabases, rowPairs } from "../sqlite/row_diff.ts";
 import { type Pair, type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { bytesOf } from "../sqlite/row_values.ts";
 import { Side } from "../sqlite/side.ts";
-import { Before, type TableTakenBack } from "./taken_back.ts";
+import { type TableTakenBack, TakenBack } from "./taken_back.ts";
 
 /** About how many bytes of rows are kept from one pass to the next. */
 const KEPT_BYTES = 64 << 20;
@@ -50,50 +50,51 @@ export class SourceChanges implements Disposable {
   readonly base: Side;
   readonly source: Side;
   readonly #kept: KeptPairs;
-  readonly #before: Before | undefined;
+  readonly #taken_back: TakenBack | undefined;
   /** Of a merge that is taken back, by table, beside how its rows are read. */
-  readonly #taken_back = new Map<string, { read: PairPlan; taken_back: TableTakenBack }>();
+  readonly #reversals = new Map<string, { read: PairPlan; reversal: TableTakenBack }>();
 
   private constructor(
     base: Side,
     source: Side,
     kept: KeptPairs,
-    found: Pick<SourceChanges, "settings"> & { tables: FoundTable[]; before: Before | undefined },
+    found: Pick<SourceChanges, "settings"> & { tables: FoundTable[]; taken_back: TakenBack | undefined },
   ) {
-    const { tables, settings, before } = found;
+    const { tables, settings, taken_back } = found;
     this.base = base;
     this.source = source;
     this.#kept = kept;
-    this.#before = before;
+    this.#taken_back = taken_back;
     this.tables = tables.flatMap(({ name, plan, differing }): TableToMerge[] => {
-      if (before === undefined || (plan.after ?? plan.before)!.internal) return [{ name, plan }];
-      const taken_back = before.table(plan.before, plan.after);
-      if (taken_back === undefined || differing === 0 && !taken_back.reads_all) return [];
-      this.#taken_back.set(name, { read: plan, taken_back });
-      return [{ name, plan: taken_back.plan }];
+      if (taken_back === undefined || (plan.after ?? plan.before)!.internal) return [{ name, plan }];
+      const reversal = taken_back.table(plan);
+      if (reversal === undefined || differing === 0 && !reversal.reads_all) return [];
+      this.#reversals.set(name, { read: plan, reversal });
+      return [{ name, plan: reversal.plan }];
     });
-    this.settings = settings.filter((setting) => !before?.hadSetting(setting));
-    this.definitions = definitionsOf(base, source).filter((definition) => !before?.hadDefinition(definition));
+    this.settings = settings.filter((setting) => !taken_back?.hadSetting(setting));
+    this.definitions = definitionsOf(base, source).filter((definition) => !taken_back?.hadDefinition(definition));
   }
 
   /**
    * Compares two images.
    *
    * @param options.before Of a merge that is taken back: an image of the target as it was before that. The base is then
-   * what that brought, and the source what it was merged from; see taken_back.ts.
+   * what that brought, and the source what it was merged from; see taken_back.ts. Of one that took another back itself
+   * the image of before that other one comes first, and so on. Empty where none is known.
    * @throws {TaskdError} `corrupt` for rows that cannot be read, and what the comparison throws.
    */
   static async read(
     base_path: string,
     source_path: string,
-    { signal, before: before_path }: { signal?: AbortSignal | undefined; before?: string | undefined } = {},
+    { signal, before: images }: { signal?: AbortSignal | undefined; before?: readonly string[] | undefined } = {},
   ): Promise<SourceChanges> {
     const kept = new KeptPairs();
     const onPair = (table: string, _plan: PairPlan, pair: Pair) => kept.add(table, pair);
     const { tables, settings } = await compareDatabases(base_path, source_path, { check: false, signal, onPair });
     const base = new Side(base_path);
     let source: Side | undefined;
-    let before: Before | undefined;
+    let taken_back: TakenBack | undefined;
     try {
       const of_source = source = new Side(source_path);
       const changed = tables.flatMap(({ table: name, unread, ...counts }): FoundTable[] => {
@@ -104,14 +105,14 @@ export class SourceChanges implements Disposable {
         }
         const plan = planOf(base.tables.get(name), of_source.tables.get(name), of_source.encoding);
         const differing = counts.rows_added + counts.rows_removed + counts.rows_changed;
-        return differing + (before_path === undefined ? 0 : plan.removed.length) === 0
+        return differing + (images === undefined ? 0 : plan.removed.length + plan.added.length) === 0
           ? []
           : [{ name, plan, differing }];
       });
-      before = before_path === undefined ? undefined : new Before(before_path);
-      return new SourceChanges(base, source, kept, { tables: changed, settings, before });
+      taken_back = images && new TakenBack(images);
+      return new SourceChanges(base, source, kept, { tables: changed, settings, taken_back });
     } catch (error) {
-      before?.[Symbol.dispose]();
+      taken_back?.[Symbol.dispose]();
       source?.[Symbol.dispose]();
       base[Symbol.dispose]();
       throw error;
@@ -120,25 +121,25 @@ export class SourceChanges implements Disposable {
 
   /** Whether it is a merge that is taken back. */
   get is_reversal(): boolean {
-    return this.#before !== undefined;
+    return this.#taken_back !== undefined;
   }
 
   /** The rows of a table that differ; nothing where it is time for a break. */
   *rows({ name, plan }: TableToMerge): Generator<Pair | undefined> {
-    const { read = plan, taken_back } = this.#taken_back.get(name) ?? {};
-    const equal = taken_back?.reads_all ?? false;
+    const { read = plan, reversal } = this.#reversals.get(name) ?? {};
+    const equal = reversal?.reads_all ?? false;
     const pairs = equal ? undefined : this.#kept.of(name);
     for (const pair of pairs ?? rowPairs(this.base, this.source, read, { equal })) {
-      if (pair === undefined || taken_back === undefined) yield pair;
+      if (pair === undefined || reversal === undefined) yield pair;
       else {
-        const reversal = taken_back.of(pair);
-        if (reversal !== undefined) yield reversal;
+        const back = reversal.of(pair);
+        if (back !== undefined) yield back;
       }
     }
   }
 
   [Symbol.dispose](): void {
-    this.#before?.[Symbol.dispose]();
+    this.#taken_back?.[Symbol.dispose]();
     this.base[Symbol.dispose]();
     this.source[Symbol.dispose]();
   }

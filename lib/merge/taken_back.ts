@@ -1,6 +1,7 @@
 /**
  * What a merge has brought, to be taken back: of all that its source had changed only what the target did not have by
- * itself, and in its place what the target had. The rest was the target's own, and stays.
+ * itself, and in its place what the target had. The rest was the target's own, and stays. A merge that was taken back is
+ * a merge in turn: what that brought is what the first had brought, and the target did not have undone by itself.
  */
 
 import type { SettingDiff } from "../sqlite/diff_result.ts";
@@ -19,8 +20,92 @@ export interface TableTakenBack {
   of(pair: Pair): Pair | undefined;
 }
 
+/**
+ * A merge, or what took one back, as it is taken back: each of them seen against what it found. The one that is taken
+ * back now is the last; each takes back the one before.
+ */
+export class TakenBack implements Disposable {
+  readonly #found: readonly Before[];
+
+  /** @param paths Images of the target before each of them. */
+  constructor(paths: readonly string[]) {
+    const found: Before[] = [];
+    try {
+      for (const path of paths) found.push(new Before(path));
+    } catch (error) {
+      for (const each of found) each[Symbol.dispose]();
+      throw error;
+    }
+    this.#found = found;
+  }
+
+  /** Whether what the one at a place brought is what is the source now: every second one went the other way. */
+  #isTurned(place: number): boolean {
+    return (this.#found.length - place) % 2 === 0;
+  }
+
+  /** Whether one of them brought a definition in vain: it was there. */
+  hadDefinition({ base, source, ...named }: Definition & { source: string | undefined }): boolean {
+    return this.#found.some((found, i) => found.hadDefinition({ ...named, base: this.#isTurned(i) ? source : base }));
+  }
+
+  /** Whether one of them brought a header field in vain: it was as that. */
+  hadSetting({ setting, before, after }: SettingDiff): boolean {
+    return this.#found.some((found, i) =>
+      found.hadSetting(this.#isTurned(i) ? { setting, before: after, after: before } : { setting, before, after })
+    );
+  }
+
+  /**
+   * What is to be taken back of a table; undefined where that is nothing.
+   *
+   * @param read How the pairs are read: as the last of them brought it, and as it was in that one's base.
+   */
+  table(read: PairPlan): TableTakenBack | undefined {
+    let [before, after] = [read.before, read.after];
+    if (this.#isTurned(0)) [before, after] = [after, before];
+    const steps: TableTakenBack[] = [];
+    for (const [i, found] of this.#found.entries()) {
+      if (i > 0) [before, after] = [after, before];
+      const step = found.table(before, after);
+      if (step === undefined) return undefined;
+      steps.push(step);
+      ({ before, after } = step.plan);
+    }
+    const last = steps.at(-1);
+    if (last === undefined) return { plan: read, reads_all: false, of: (pair) => pair };
+    return {
+      plan: last.plan,
+      reads_all: steps.some(({ reads_all }) => reads_all),
+      of: (pair) => {
+        let seen: Pair | undefined = this.#isTurned(0) ? turned(pair) : pair;
+        for (const [i, step] of steps.entries()) {
+          if (i > 0) seen = turned(seen);
+          seen = step.of(seen);
+          if (seen === undefined) return undefined;
+        }
+        return seen;
+      },
+    };
+  }
+
+  [Symbol.dispose](): void {
+    for (const found of this.#found) found[Symbol.dispose]();
+  }
+}
+
+function turned({ before, after }: Pair): Pair {
+  return { before: after, after: before };
+}
+
+interface Definition {
+  type: string;
+  name: string;
+  base: string | undefined;
+}
+
 /** The target as it was before the merge. */
-export class Before implements Disposable {
+class Before implements Disposable {
   readonly #image: Target;
   readonly #definitions: ReadonlyMap<string, unknown>;
 
@@ -32,7 +117,7 @@ export class Before implements Disposable {
   }
 
   /** Whether it had a definition as the merge brought it. */
-  hadDefinition({ type, name, base }: { type: string; name: string; base: string | undefined }): boolean {
+  hadDefinition({ type, name, base }: Definition): boolean {
     return (this.#definitions.get(`${type} ${name.toLowerCase()}`) ?? undefined) === base;
   }
 

@@ -156,7 +156,7 @@ for (const [name, { base, ours, theirs, decide, then = [], rows }] of Object.ent
         assertEquals([merged, conflicts], [true, []]);
       }
       sql(path("ours"), ...then);
-      using changes = await SourceChanges.read(path("theirs"), path("base"), { before: path("had") });
+      using changes = await SourceChanges.read(path("theirs"), path("base"), { before: [path("had")] });
       const { merged, conflicts } = await mergeInto(path("ours"), changes);
       assertEquals([merged, conflicts], [true, []]);
       assertEquals(contentOf(path("ours")), { ...before, ...rows === undefined ? {} : { rows } });
@@ -177,7 +177,7 @@ async function broughtTable(then: string[], ours: string[] = []) {
       assertEquals((await mergeInto(path("ours"), changes)).conflicts, []);
     }
     sql(path("ours"), ...then);
-    using changes = await SourceChanges.read(path("theirs"), path("base"), { before: path("had") });
+    using changes = await SourceChanges.read(path("theirs"), path("base"), { before: [path("had")] });
     const { merged, conflicts } = await mergeInto(path("ours"), changes);
     using db = new DatabaseSync(path("ours"));
     const tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").all();
