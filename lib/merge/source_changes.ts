@@ -28,6 +28,8 @@ export function isExternal(sql: string): boolean {
 export interface TableToMerge {
   name: string;
   plan: PairPlan;
+  /** Whether its rows differ is known once all of them are read. */
+  is_open?: boolean;
 }
 
 /** One whose rows may differ, with how many are known to. */
@@ -70,7 +72,7 @@ export class SourceChanges implements Disposable {
       const reversal = taken_back.table(plan);
       if (reversal === undefined || differing === 0 && !reversal.reads_all) return [];
       this.#reversals.set(name, { read: plan, reversal });
-      return [{ name, plan: reversal.plan }];
+      return [{ name, plan: reversal.plan, is_open: differing === 0 }];
     });
     this.settings = settings.filter((setting) => !taken_back?.hadSetting(setting));
     this.definitions = definitionsOf(base, source).filter((definition) => !taken_back?.hadDefinition(definition));

@@ -84,7 +84,8 @@ export class TakenBack implements Disposable {
           seen = step.of(seen);
           if (seen === undefined) return undefined;
         }
-        return seen;
+        // The last one takes columns away with their cells.
+        return isSame(last.plan, seen) ? undefined : seen;
       },
     };
   }
@@ -96,6 +97,12 @@ export class TakenBack implements Disposable {
 
 function turned({ before, after }: Pair): Pair {
   return { before: after, after: before };
+}
+
+/** Whether a row has the same cells on both sides, in all columns of the second. */
+function isSame({ places }: PairPlan, { before, after }: Pair): boolean {
+  if (before === undefined || after === undefined) return false;
+  return places.every((place, i) => place >= 0 && sameValue(before.values[place]!, after.values[i]!));
 }
 
 interface Definition {
@@ -143,8 +150,22 @@ class Before implements Disposable {
     const table = this.#image.table(name);
     if (table === undefined) return { plan, reads_all: false, of: (pair) => pair };
     const is_definition_back = base !== undefined && !had && brought?.sql !== base.sql;
+    const reads_all = plan.removed.length > 0;
     if (brought === undefined || is_definition_back) {
-      return { plan, reads_all: false, of: (pair) => this.#reversal(table, plan, pair) };
+      const gone = plan.removed.map(({ name, place }) => {
+        return { place, fallback: defaultOf(brought!.columns.find((column) => column.name === name)!, encoding) };
+      });
+      const isGone = ({ before }: Pair) =>
+        before !== undefined && gone.some(({ place, fallback }) => !sameValue(before.values[place]!, fallback));
+      return {
+        plan,
+        reads_all,
+        of: (pair) => {
+          const has_more = isGone(pair);
+          if (!has_more && isSame(plan, pair)) return undefined;
+          return this.#reversal(table, plan, pair, { has_more });
+        },
+      };
     }
     // The definition stays. What the base had not in its columns, or had no columns for, the target may have had.
     const whole: StoredTable = { ...brought, columns: [...brought.columns, ...this.#ownColumns(table, brought)] };
@@ -158,11 +179,10 @@ class Before implements Disposable {
       row && { rowid: row.rowid, values: places.map((place, i) => place < 0 ? fallbacks[i]! : row.values[place]!) };
     return {
       plan: as_is,
-      reads_all: plan.removed.length > 0,
+      reads_all,
       of: ({ before, after }) => {
-        const [was, now] = [widened(before, in_brought), widened(after, in_base)];
-        if (was && now && was.values.every((value, i) => sameValue(value, now.values[i]!))) return undefined;
-        return this.#reversal(table, as_is, { before: was, after: now }, fallbacks);
+        const pair = { before: widened(before, in_brought), after: widened(after, in_base) };
+        return isSame(as_is, pair) ? undefined : this.#reversal(table, as_is, pair, { fallbacks });
       },
     };
   }
@@ -182,12 +202,15 @@ class Before implements Disposable {
     }));
   }
 
-  /** @param fallbacks What stands for the values of columns that the target had not. */
+  /**
+   * @param more.fallbacks What stands for the values of columns that the target had not.
+   * @param more.has_more The merge brought cells in columns that go: what brings those again is to bring the cells.
+   */
   #reversal(
     table: TargetTable,
     plan: PairPlan,
     pair: Pair,
-    fallbacks: readonly Value[] | undefined = pair.after?.values,
+    { fallbacks = pair.after?.values, has_more = false }: { fallbacks?: readonly Value[]; has_more?: boolean },
   ): Pair | undefined {
     const { before: brought, after: base } = pair;
     const row = this.#row(table, plan.columns_after, locate(plan, pair));
@@ -196,10 +219,15 @@ class Before implements Disposable {
       const values = row.values.map((value, i) => value === undefined ? fallbacks![i]! : value);
       return { after: { rowid: row.rowid ?? base!.rowid, values } };
     }
-    if (row === undefined) return { before: brought };
+    if (row === undefined) {
+      // It was brought whole, unless it has only changed in columns that the merge took away.
+      const is_left = base !== undefined && !has_more &&
+        plan.places.every((place, i) => place < 0 || sameValue(brought.values[place]!, base.values[i]!));
+      return is_left ? undefined : { before: brought };
+    }
     // Cells that the source left are the target's own, on both sides of what is taken back.
     const as_brought = [...brought.values];
-    let same = true;
+    let same = !has_more;
     const values = plan.columns_after.map((_, i): Value => {
       const [place, was, had] = [plan.places[i]!, base?.values[i], row.values[i]];
       if (place < 0) {

@@ -2,9 +2,11 @@
  * Merges that are taken back from a target that had some of what they brought: that was its own, and stays.
  */
 
-import { assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
+import { scaled, scaledTest } from "../../tests/support/long.ts";
 import { sql, withDirectory } from "../../tests/support/stores.ts";
+import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { SourceChanges } from "./source_changes.ts";
 import { mergeInto, type ThreeWayOptions } from "./three_way.ts";
 
@@ -197,4 +199,125 @@ Deno.test("a table that came with a merge and has another name since is a confli
   const same = ["CREATE TABLE brought (x)", "INSERT INTO brought VALUES (1)"];
   assertEquals((await broughtTable([rename], same)).tables, ["other", "t"]);
   assertEquals((await broughtTable([rename], same)).merged, true);
+});
+
+/** Cells by row and column. */
+type Rows = Map<string, Map<string, string>>;
+
+/** Where there is no column `c`, it is as if all rows had its default. */
+function rowsOf(path: string): Rows {
+  using db = new DatabaseSync(path);
+  assertEquals(db.prepare("PRAGMA integrity_check").get()!.integrity_check, "ok");
+  const names = db.prepare("SELECT name FROM pragma_table_info('t')").all().map(({ name }) => String(name));
+  const shown = ["id", "a", "b", "c"].map((name) =>
+    names.includes(name) ? `quote(${name}) AS ${name}` : `'0' AS ${name}`
+  );
+  const rows = db.prepare(`SELECT ${shown.join(", ")} FROM t ORDER BY id`).all();
+  return new Map(rows.map(({ id, ...cells }) => [String(id), new Map(Object.entries(cells) as [string, string][])]));
+}
+
+const same = (one: Map<string, string> | undefined, other: Map<string, string> | undefined) =>
+  JSON.stringify(one && [...one]) === JSON.stringify(other && [...other]);
+
+/** What is there once exactly that is undone which made `after` of `before`; undefined where something is in its way. */
+function undone(before: Rows, after: Rows, now: Rows): Rows | undefined {
+  const result = new Map(now);
+  for (const id of new Set([...before.keys(), ...after.keys()])) {
+    const [was, brought, has] = [before.get(id), after.get(id), now.get(id)];
+    if (same(was, brought) || same(was, has)) continue;
+    if (was === undefined || brought === undefined || has === undefined) {
+      if (!same(brought, has)) return undefined;
+      if (was === undefined) result.delete(id);
+      else result.set(id, was);
+      continue;
+    }
+    const row = new Map(has);
+    for (const [column, value] of brought) {
+      if (was.get(column) === value || was.get(column) === has.get(column)) continue;
+      if (has.get(column) !== value) return undefined;
+      row.set(column, was.get(column)!);
+    }
+    result.set(id, row);
+  }
+  return new Map([...result].sort(([x], [y]) => x < y ? -1 : 1));
+}
+
+function withoutC(rows: Rows): Rows {
+  return new Map([...rows].map(([id, cells]) => [id, new Map([...cells, ["c", "0"]])]));
+}
+
+function someWrites(random: SeededRandom, count: number, columns: readonly string[]): string[] {
+  const [id, value] = [() => random.between(1, 4), () => random.pick(["0", "1", "NULL", "'x'"])];
+  return Array.from({ length: count }, () => {
+    const what = random.between(0, 4);
+    if (what === 0) return `DELETE FROM t WHERE id = ${id()}`;
+    if (what === 1) return `INSERT OR IGNORE INTO t(id, a, b) VALUES (${id()}, ${value()}, ${value()})`;
+    return `UPDATE t SET ${random.pick(columns)} = ${value()} WHERE id = ${id()}`;
+  });
+}
+
+const RUNS = scaled({ short: 30, long: 1_000, longest: 20_000 });
+
+scaledTest("property: a merge, and each revert of it, is undone exactly as it changed the target", async () => {
+  const done = { reverted: 0, refused: 0 };
+  for (let seed = 0; seed < RUNS; seed++) {
+    const random = new SeededRandom(seed);
+    await withDirectory(async (directory) => {
+      const path = (side: string) => `${directory}/${side}.db`;
+      const table = random.pick([T, "CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY, a, b) WITHOUT ROWID"]);
+      const rows = ["INSERT INTO t(id, a, b) VALUES (1, 0, 0), (2, 0, 1), (3, 1, 0)"];
+      const kind = random.pick(["rows", "both made the table", "both added a column", "theirs added a column"]);
+      const [add, made] = ["ALTER TABLE t ADD COLUMN c DEFAULT 0", kind === "both made the table"];
+      const [of_ours, of_theirs] = [kind.startsWith("both added"), kind.endsWith("a column")];
+      const columns = (has_c: boolean) => ["a", "b", ...has_c ? ["c"] : []];
+      const alike = someWrites(random, random.between(0, 3), columns(of_ours));
+      const sides = {
+        ours: [...made ? [table, ...rows] : [], ...of_ours ? [add] : [], ...alike],
+        theirs: [...made ? [table, ...rows] : [], ...of_theirs ? [add] : [], ...alike],
+      };
+      sides.ours.push(...someWrites(random, random.between(0, 2), columns(of_ours)));
+      sides.theirs.push(...someWrites(random, random.between(1, 4), columns(of_theirs)));
+      const started = ["PRAGMA journal_mode = TRUNCATE", ...made ? ["CREATE TABLE other (x)"] : [table, ...rows]];
+      sql(path("base"), ...started);
+      for (const side of ["ours", "theirs"] as const) {
+        Deno.copyFileSync(path("base"), path(side));
+        sql(path(side), "BEGIN", ...sides[side], "COMMIT");
+      }
+      const did = [`seed ${seed}: ${table}`, ...sides.ours, "theirs", ...sides.theirs];
+      const found = [path("had0")];
+      Deno.copyFileSync(path("ours"), found[0]!);
+      let before = rowsOf(path("ours"));
+      {
+        using changes = await SourceChanges.read(path("base"), path("theirs"));
+        const { merged } = await mergeInto(path("ours"), changes, { prefer: "theirs" });
+        assert(merged, did.join("; "));
+      }
+      for (let depth = 1; depth <= 4; depth++) {
+        const after = rowsOf(path("ours"));
+        const since = someWrites(random, random.between(0, 2), columns(of_ours));
+        sql(path("ours"), "BEGIN", ...since, "COMMIT");
+        did.push(`depth ${depth}`, ...since);
+        const now = rowsOf(path("ours"));
+        // A column that goes has nothing to be in conflict about, in rows that are gone.
+        const goes = !of_ours && of_theirs && depth % 2 === 1;
+        const seen = (rows: Rows) => goes ? withoutC(rows) : rows;
+        const expected = undone(seen(before), seen(after), seen(now));
+        const [from, to] = depth % 2 === 1 ? ["theirs", "base"] : ["base", "theirs"];
+        const next = path(`had${depth}`);
+        Deno.copyFileSync(path("ours"), next);
+        using changes = await SourceChanges.read(path(from!), path(to!), { before: found });
+        const { merged, conflicts } = await mergeInto(path("ours"), changes);
+        const said = `${did.join("; ")}: ${JSON.stringify(conflicts)}`;
+        assertEquals(rowsOf(path("ours")), merged ? expected : now, said);
+        // A column that goes is looked at whole.
+        const is_column = !of_ours && of_theirs && conflicts.every(({ kind }) => kind === "definition");
+        assert(merged || expected === undefined || is_column, said);
+        done[merged ? "reverted" : "refused"]++;
+        if (!merged) return;
+        found.push(next);
+        before = now;
+      }
+    });
+  }
+  assert(done.reverted > RUNS && done.refused > RUNS / 10, JSON.stringify(done));
 });

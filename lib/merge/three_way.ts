@@ -133,7 +133,7 @@ class Attempt {
       if (merged) target.commit();
       return {
         merged,
-        tables: this.#tables.map(({ counts }) => counts),
+        tables: this.#tables.filter(isCounted).map(({ counts }) => counts),
         definitions: plan.names,
         conflicts: this.#conflicts,
         conflicts_total: this.#total,
@@ -250,4 +250,9 @@ class Attempt {
     await nextTurn();
     throwIfInterrupted(this.#options.signal);
   }
+}
+
+function isCounted({ changed, counts }: TableMerge): boolean {
+  const { rows_added, rows_removed, rows_changed, rows_already } = counts;
+  return !changed.is_open || rows_added + rows_removed + rows_changed + rows_already > 0;
 }
