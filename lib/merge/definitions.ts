@@ -3,7 +3,7 @@
  * that is remade are carried over inside the same transaction; triggers of tables that get rows are away meanwhile.
  */
 
-import { quoteName } from "../sqlite/image.ts";
+import { isSameName as is, nameKey, quoteName } from "../sqlite/image.ts";
 import { type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { type ChangedDefinition, isExternal, type SourceChanges, written } from "./source_changes.ts";
 import type { ReportConflict } from "./table_merge.ts";
@@ -24,7 +24,7 @@ export function planDefinitions(target: Target, changes: SourceChanges, report: 
   const here = written((sql) => target.query(sql));
   const taken = changes.definitions.filter((definition) => {
     const { type, name, base, source } = definition;
-    const ours = here.get(`${type} ${name.toLowerCase()}`)?.sql;
+    const ours = here.get(`${type} ${nameKey(name)}`)?.sql;
     if (ours === source) return false;
     const detail = type === "table" && hasOtherKey(planFor(changes, name))
       ? "its primary key is another one"
@@ -67,25 +67,21 @@ export function planDefinitions(target: Target, changes: SourceChanges, report: 
     }
   }
   const remade = new Set(
-    taken.filter(({ type, source }) => type === "table" && source !== undefined).map(({ name }) => name),
+    taken.filter(({ type, source }) => type === "table" && source !== undefined).map(({ name }) => nameKey(name)),
   );
-  return { names, taken, isRemade: (table) => remade.has(table) };
+  return { names, taken, isRemade: (table) => remade.has(nameKey(table)) };
 }
 
 /** Whether what stands for a virtual table in the file differs. */
 function isIndexChanged({ tables, base, source }: SourceChanges, index: string): boolean {
   return tables.some(({ name }) =>
-    (source.tables.get(name) ?? base.tables.get(name))?.kind === "shadow" &&
-    name.toLowerCase().startsWith(`${index.toLowerCase()}_`)
+    (source.table(name) ?? base.table(name))?.kind === "shadow" &&
+    nameKey(name).startsWith(`${nameKey(index)}_`)
   );
 }
 
-function is(one: string, other: string): boolean {
-  return one.toLowerCase() === other.toLowerCase();
-}
-
 function planFor({ base, source }: SourceChanges, table: string): PairPlan {
-  return planOf(base.tables.get(table), source.tables.get(table), source.encoding);
+  return planOf(base.table(table), source.table(table), source.encoding);
 }
 
 function hasOtherKey({ before, after, key_length, columns_before, columns_after, places }: PairPlan): boolean {
@@ -108,7 +104,9 @@ export function applyDefinitions(
   { plan, touched, report }: { plan: DefinitionPlan; touched: readonly string[]; report: ReportConflict },
 ): () => void {
   const here = [...written((sql) => target.query(sql)).values()];
-  const of_source = new Map(plan.taken.map((definition) => [`${definition.type} ${definition.name}`, definition]));
+  const of_source = new Map(
+    plan.taken.map((definition) => [`${definition.type} ${nameKey(definition.name)}`, definition]),
+  );
   const remade = plan.taken.filter(({ type, base, source }) => type === "table" && base !== undefined && source);
   // What acts on a view goes with it.
   const views = plan.taken.filter(({ type, base }) => type === "view" && base !== undefined);
@@ -116,7 +114,7 @@ export function applyDefinitions(
   const isAffected = (table: string) => affected.some((name) => is(name, table));
   const again: string[] = [];
   for (const { type, name, table, sql } of here) {
-    const taken = of_source.get(`${type} ${name}`);
+    const taken = of_source.get(`${type} ${nameKey(name)}`);
     const away = type === "trigger"
       ? isAffected(table) || taken !== undefined
       : (type === "view" || type === "index") && (taken !== undefined || remade.some((one) => is(one.name, table)));
@@ -171,7 +169,8 @@ export function applyDefinitions(
 function contentTable(target: Target, sql: string): string | undefined {
   const [found, ...more] = sql.matchAll(/\bcontent\s*=\s*['"`[]?([^'"`[\]\s,)]*)(['"`\]]?\s*[,)])?/gi);
   if (found === undefined || more.length > 0 || found[2] === undefined) return undefined;
-  const tables = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name = ?";
+  const tables =
+    "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name = ? COLLATE NOCASE";
   return target.query(tables, [found[1]!])[0]?.[0] as string | undefined;
 }
 
@@ -185,9 +184,9 @@ function remake(target: Target, { name, base, source }: ChangedDefinition, plan:
   if (addColumn(target, table, { name, base: base!, source: source! })) return;
   let old = `${name}_before_merge`;
   while (target.table(old) !== undefined) old += "_";
-  const sequence = target.table("sqlite_sequence") &&
-    target.query("SELECT seq FROM sqlite_sequence WHERE name = ?", [name])[0];
   const had = target.table(name)!;
+  const sequence = target.table("sqlite_sequence") &&
+    target.query("SELECT seq FROM sqlite_sequence WHERE name = ?", [had.name])[0];
   target.define(`ALTER TABLE ${table} RENAME TO ${quoteName(old)}`);
   target.define(source!);
   const now = target.table(name)!;

@@ -23,8 +23,8 @@ export function* findLostColumns(
   const { base, source } = changes;
   for (const { name, ...definition } of plan.taken) {
     if (definition.type !== "table" || definition.base === undefined || definition.source === undefined) continue;
-    const before = base.tables.get(name);
-    const { removed } = planOf(before, source.tables.get(name), source.encoding);
+    const before = base.table(name);
+    const { removed } = planOf(before, source.table(name), source.encoding);
     const here = target.table(name);
     if (removed.length === 0 || here === undefined) continue;
     const columns = removed.map((column) => column.name);

@@ -3,7 +3,7 @@
  * another key. What referred to nothing before is not looked for.
  */
 
-import { quoteName } from "../sqlite/image.ts";
+import { isSameName as is, nameKey, quoteName } from "../sqlite/image.ts";
 import type { JsonValue } from "../sqlite/diff_result.ts";
 import type { Pair } from "../sqlite/row_pairs.ts";
 import type { Value } from "../sqlite/row_values.ts";
@@ -29,7 +29,6 @@ export async function* findOrphans(
   { made, pairs }: { made: readonly ForeignKey[]; pairs: (table: TableMerge) => AsyncIterable<Pair> },
 ): AsyncGenerator<MergeConflict> {
   const keys = target.foreignKeys().filter(({ to, parent }) => to.length > 0 && target.table(parent) !== undefined);
-  const is = (one: string, other: string) => one.toLowerCase() === other.toLowerCase();
   const all = keys.filter((key) => made.some((one) => textOf(one) === textOf(key)));
   for (const key of all) yield* orphansOf(target, key, (where) => `main.${quoteName(key.child)} AS c WHERE ${where}`);
   const others_of = keys.filter((key) => !all.includes(key));
@@ -79,7 +78,7 @@ async function* lostChildren(
 ): AsyncGenerator<MergeConflict> {
   const { columns_before, columns_after } = table.plan;
   const placesIn = (columns: readonly string[]) =>
-    key.to.map((name) => columns.findIndex((column) => column.toLowerCase() === name.toLowerCase()));
+    key.to.map((name) => columns.findIndex((column) => is(column, name)));
   const [places, now] = [placesIn(columns_before), placesIn(columns_after)];
   if (places.includes(-1)) return;
   const columns = key.to.map((_, i) => `k${i}`);
@@ -127,7 +126,7 @@ function* orphansOf(target: Target, key: ForeignKey, from: (where: string) => st
 
 /** One text for one foreign key. */
 export function textOf({ child, parent, from, to }: ForeignKey): string {
-  return JSON.stringify([child, parent, from, to]).toLowerCase();
+  return nameKey(JSON.stringify([child, parent, from, to]));
 }
 
 /** A part of a key, to be read: text as it decodes. */

@@ -486,6 +486,94 @@ async function mergedOf(
   return rows;
 }
 
+/** The same, and takes the merge back after more statements on the target. */
+async function revertedOf(
+  sides: { base: string[]; ours: string[]; theirs: string[]; since?: string[] },
+  query: string,
+) {
+  let rows: unknown[] = [];
+  await withDirectory(async (directory) => {
+    const path = (side: string) => `${directory}/${side}`;
+    sql(path("base"), ...sides.base);
+    for (const side of ["ours", "theirs"] as const) {
+      Deno.copyFileSync(path("base"), path(side));
+      sql(path(side), ...sides[side]);
+    }
+    Deno.copyFileSync(path("ours"), path("had"));
+    using changes = await SourceChanges.read(path("base"), path("theirs"));
+    assertEquals((await mergeInto(path("ours"), changes)).conflicts, []);
+    sql(path("ours"), ...sides.since ?? []);
+    using back = await SourceChanges.read(path("theirs"), path("base"), { before: path("had") });
+    const { merged, conflicts } = await mergeInto(path("ours"), back);
+    using db = new DatabaseSync(path("ours"));
+    rows = merged ? db.prepare(query).all().map((row) => Object.values(row)) : conflicts;
+  });
+  return rows;
+}
+
+const SCHEMA = "SELECT sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY lower(name)";
+const NAMES = [
+  "CREATE INDEX I ON t(a)",
+  "CREATE TRIGGER Tr AFTER INSERT ON t BEGIN SELECT 1; END",
+  "CREATE VIEW V AS SELECT a FROM t",
+];
+const OTHER_CASE = [
+  "CREATE INDEX i ON t(b)",
+  "CREATE TRIGGER tr AFTER INSERT ON t BEGIN SELECT 2; END",
+  "CREATE VIEW v AS SELECT b FROM t",
+];
+
+Deno.test("definitions that the source has made anew in another case replace those that were there", async () => {
+  const sides = {
+    base: ["CREATE TABLE t (a, b)", ...NAMES],
+    ours: [],
+    theirs: ["DROP INDEX I", "DROP TRIGGER Tr", "DROP VIEW V", ...OTHER_CASE],
+  };
+  const [definitions, ...found] = await mergedOf(sides, SCHEMA);
+  assertEquals((definitions as string[]).toSorted(), ["i", "tr", "v"]);
+  assertEquals(found, [...OTHER_CASE.slice(0, 1), sides.base[0], ...OTHER_CASE.slice(1)].map((sql) => [sql]));
+  const back = await revertedOf(sides, SCHEMA);
+  assertEquals(back, [...NAMES.slice(0, 1), sides.base[0], ...NAMES.slice(1)].map((sql) => [sql]));
+});
+
+const TABLE = "CREATE TABLE Tab (id INTEGER PRIMARY KEY AUTOINCREMENT, b)";
+const OTHER_TABLE = ["ALTER TABLE Tab RENAME TO x", "ALTER TABLE x RENAME TO tab"];
+
+Deno.test("a table that gets its name in another case keeps its rows, and takes those of both sides", async () => {
+  const sides = {
+    base: [TABLE, "INSERT INTO Tab VALUES (1, 2), (2, 3)"],
+    ours: ["INSERT INTO Tab VALUES (10, 'ours')", "UPDATE Tab SET b = 'our' WHERE id = 2"],
+    theirs: [...OTHER_TABLE, "INSERT INTO tab VALUES (5, 5)"],
+  };
+  const rows = [[1, 2], [2, "our"], [5, 5], [10, "ours"]];
+  assertEquals(await mergedOf(sides, "SELECT * FROM tab"), [["tab"], ...rows]);
+  assertEquals(await mergedOf({ ...sides, ours: sides.theirs, theirs: sides.ours }, "SELECT * FROM tab"), [
+    [],
+    ...rows,
+  ]);
+  const table = "SELECT sql FROM sqlite_schema WHERE name <> 'sqlite_sequence'";
+  assertEquals(await mergedOf(sides, table), [["tab"], [TABLE.replace("Tab", '"tab"')]]);
+  assertEquals(await revertedOf(sides, "SELECT * FROM tab"), rows.filter(([id]) => id !== 5));
+  assertEquals(await revertedOf(sides, table), [[TABLE]]);
+});
+
+Deno.test("keys that the source gave away count for a table in another case", async () => {
+  const found = await mergedOf(
+    { base: [TABLE], ours: OTHER_TABLE, theirs: ["INSERT INTO Tab VALUES (7, 7)"] },
+    "SELECT * FROM sqlite_sequence",
+  );
+  assertEquals(found, [[], ["tab", 7]]);
+});
+
+Deno.test("names that differ in the case of other letters than those of ASCII are two", async () => {
+  const found = await mergedOf({
+    base: ["CREATE TABLE t (a, b)", "CREATE INDEX ä ON t(a)"],
+    ours: ["INSERT INTO t VALUES (1, 1)"],
+    theirs: ["CREATE INDEX Ä ON t(b)"],
+  }, "SELECT name FROM sqlite_schema WHERE type = 'index' ORDER BY name");
+  assertEquals(found, [["Ä"], ["Ä"], ["ä"]]);
+});
+
 const VIEW = ["CREATE TABLE m (a)", "CREATE VIEW v AS SELECT a FROM m"];
 const AGAIN = ["DROP VIEW v", "CREATE VIEW v AS SELECT a, 1 AS one FROM m"];
 const TRIGGER = "CREATE TRIGGER r INSTEAD OF INSERT ON v BEGIN INSERT INTO m VALUES (new.a); END";

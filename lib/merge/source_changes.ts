@@ -7,6 +7,7 @@ import { TaskdError } from "../errors.ts";
 import type { SettingDiff } from "../sqlite/diff_result.ts";
 import { compareDatabases, rowPairs } from "../sqlite/row_diff.ts";
 import { type Pair, type PairPlan, planOf } from "../sqlite/row_pairs.ts";
+import { nameKey } from "../sqlite/image.ts";
 import { bytesOf } from "../sqlite/row_values.ts";
 import { Side } from "../sqlite/side.ts";
 import { type TableTakenBack, TakenBack } from "./taken_back.ts";
@@ -102,10 +103,10 @@ export class SourceChanges implements Disposable {
       const changed = tables.flatMap(({ table: name, unread, ...counts }): FoundTable[] => {
         if (unread !== undefined) {
           // Without what its rows are of, which nothing here may run, it is made anew after the merge.
-          if (isExternal((of_source.tables.get(name) ?? base.tables.get(name))?.sql ?? "")) return [];
+          if (isExternal((of_source.table(name) ?? base.table(name))?.sql ?? "")) return [];
           throw new TaskdError("corrupt", `Cannot merge: not all rows of ${name} can be read: ${unread}`);
         }
-        const plan = planOf(base.tables.get(name), of_source.tables.get(name), of_source.encoding);
+        const plan = planOf(base.table(name), of_source.table(name), of_source.encoding);
         const differing = counts.rows_added + counts.rows_removed + counts.rows_changed;
         return differing + (images === undefined ? 0 : plan.removed.length + plan.added.length) === 0
           ? []
@@ -199,6 +200,6 @@ export function written(query: (sql: string) => unknown[][]): Map<string, Writte
     )
       .map((row) => row.map(String) as [string, string, string, string])
       .filter(([, name]) => !/^sqlite_/i.test(name))
-      .map(([type, name, table, sql]) => [`${type} ${name.toLowerCase()}`, { type, name, table, sql }]),
+      .map(([type, name, table, sql]) => [`${type} ${nameKey(name)}`, { type, name, table, sql }]),
   );
 }

@@ -8,7 +8,7 @@ import { hasCode, TaskdError } from "../errors.ts";
 import { sqliteError } from "../sqlite/connection.ts";
 import { openName } from "../sqlite/open_name.ts";
 import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
-import { quoteName } from "../sqlite/image.ts";
+import { nameKey, quoteName } from "../sqlite/image.ts";
 import { defaultOf } from "../sqlite/side.ts";
 import { isText, readValues, type Value, valuesSql } from "../sqlite/row_values.ts";
 
@@ -158,12 +158,15 @@ export class Target implements Disposable {
 
   /** A table by its name; undefined where there is none. */
   table(name: string): TargetTable | undefined {
-    const found = this.query("SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND name = ?", [name]);
+    const found = this.query(
+      "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND name = ? COLLATE NOCASE",
+      [name],
+    );
     if (found.length === 0) return undefined;
     const columns = this.query("SELECT name, hidden FROM pragma_table_xinfo(?)", [name]) as [string, bigint][];
-    const taken = new Set(columns.map(([column]) => column.toLowerCase()));
+    const taken = new Set(columns.map(([column]) => nameKey(column)));
     return {
-      name,
+      name: String(found[0]![0]),
       columns: columns.filter(([, hidden]) => hidden === 0n).map(([column]) => column),
       generated: columns.filter(([, hidden]) => hidden > 1n).map(([column]) => column),
       rowid: found[0]![1] === 1n ? undefined : ["rowid", "_rowid_", "oid"].find((word) => !taken.has(word)),

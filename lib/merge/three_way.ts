@@ -9,6 +9,7 @@
 
 import { type Clock, nextTurn, systemClock } from "../clock.ts";
 import { TaskdError, throwIfInterrupted } from "../errors.ts";
+import { nameKey } from "../sqlite/image.ts";
 import type { Pair } from "../sqlite/row_pairs.ts";
 import { isExternal, type SourceChanges } from "./source_changes.ts";
 import { Decisions, MAX_CONFLICTS, type MergeConflict, type MergeSide, placeOf, type Resolution } from "./conflicts.ts";
@@ -223,15 +224,17 @@ class Attempt {
   /** Keys that the source has given away are not given away again. */
   #raiseSequences(): void {
     const { source } = this.#changes;
-    if (!source.tables.has("sqlite_sequence") || this.#target.table("sqlite_sequence") === undefined) return;
-    const counting = "SELECT lower(name) FROM main.sqlite_schema WHERE type = 'table' AND sql LIKE '%autoincrement%'";
-    const counts = new Set(this.#target.query(counting).map(([name]) => String(name)));
-    for (const [name, seq] of source.query("SELECT name, seq FROM sqlite_sequence")) {
-      if (typeof name !== "string" || typeof seq !== "bigint") continue;
+    if (source.table("sqlite_sequence") === undefined || this.#target.table("sqlite_sequence") === undefined) return;
+    const counting = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql LIKE '%autoincrement%'";
+    const counts = new Map(this.#target.query(counting).map(([name]) => [nameKey(String(name)), String(name)]));
+    for (const [table, seq] of source.query("SELECT name, seq FROM sqlite_sequence")) {
+      if (typeof table !== "string" || typeof seq !== "bigint") continue;
+      // SQLite finds it by the name as the table has it.
+      const name = counts.get(nameKey(table)) ?? table;
       const [found] = this.#target.query("SELECT seq FROM sqlite_sequence WHERE name = ?", [name]);
       if (typeof found?.[0] === "bigint" && found[0] >= seq) continue;
       if (found === undefined) {
-        if (!counts.has(name.toLowerCase())) continue;
+        if (!counts.has(nameKey(table))) continue;
         this.#target.run("INSERT INTO sqlite_sequence(name, seq) VALUES(?, ?)", [name, seq]);
       } else this.#target.run("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [seq, name]);
     }

@@ -96,3 +96,12 @@ function imageError(path: string, error: unknown): unknown {
 export function quoteName(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
+
+/** One text for a name in all the letters that SQLite takes for the same: those of ASCII, and no others. */
+export function nameKey(name: string): string {
+  return name.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+}
+
+export function isSameName(one: string, other: string): boolean {
+  return nameKey(one) === nameKey(other);
+}

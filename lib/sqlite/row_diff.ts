@@ -6,6 +6,7 @@
 
 import { nextTurn } from "../clock.ts";
 import { hasCode, messageOf, TaskdError, throwIfInterrupted } from "../errors.ts";
+import { nameKey } from "./image.ts";
 import { nearest } from "../text/nearest.ts";
 import { plural } from "../text/plural.ts";
 import type { ChangeKind, ColumnDiff, DatabaseDiff, JsonValue, RowDiff, RowPage, TableDiff } from "./diff_result.ts";
@@ -61,6 +62,7 @@ export async function compareDatabases(
   using a = new Side(path_a);
   using b = new Side(path_b);
   for (const name of options.tables ?? []) requireTable(a, b, name);
+  const asked = options.tables && new Set(options.tables.map(nameKey));
   if (pages_changed === 0) return same;
   const definitions = definitionDiffs(a, b);
   const settings = settingDiffs(a, b);
@@ -77,16 +79,16 @@ export async function compareDatabases(
   }
   for (const name of namesOf(a, b)) {
     throwIfInterrupted(signal);
-    if (options.tables !== undefined && !options.tables.includes(name)) continue;
+    if (asked?.has(nameKey(name)) === false) continue;
     const touched = isTouched(work, name);
     const diff = touched ? await compareTable(work, name) : undefined;
     if (diff !== undefined) tables.push(diff);
     if (options.check !== false && (touched || pointers_touched)) problems.push(...damage(a, b, name));
   }
-  const shown = new Set(tables.map(({ table }) => table));
+  const shown = new Set(tables.map(({ table }) => nameKey(table)));
   const defined = new Set(definitions.flatMap(({ table, name }) => [table, name]));
   const index_of = new Map([...a.entries, ...b.entries].map(({ name, table }) => [name, table]));
-  const explained = (table: string) => shown.has(table) || options.tables?.includes(table) === false;
+  const explained = (table: string) => shown.has(nameKey(table)) || asked?.has(nameKey(table)) === false;
   const other_pages = otherPages(marks, owners, ({ where, name = "" }) => {
     if (where === "definitions") return definitions.length > 0;
     return where === "table" && explained(name) ||
@@ -115,7 +117,7 @@ export async function differingRows(
   const work = { a, b, comparable: isComparable(settingDiffs(a, b)) };
   const { rows: most = 100, value_bytes = VALUE_BYTES, change, search = "", signal } = options;
   const holds = searchOf(search);
-  const plan = planOf(a.tables.get(table), b.tables.get(table), b.encoding);
+  const plan = planOf(a.table(table), b.table(table), b.encoding);
   const place = options.after === undefined ? firstPlace(work, plan) : parsePlace(options.after);
   const pages = new Pages();
   for (const found of pairsOf(a, b, plan, place)) {
@@ -179,7 +181,7 @@ interface Work {
 }
 
 interface FullWork extends Work {
-  /** Where the indexes of both sides begin, by their table's name in lower case, by which SQLite finds it, and theirs. */
+  /** Where the indexes of both sides begin, by the key of their table's name, and theirs. */
   indexes: Map<string, Map<string, Set<number>>>;
   owners: readonly [PageOwners, PageOwners];
   options: CompareOptions;
@@ -193,11 +195,11 @@ function isComparable(settings: DatabaseDiff["settings"]): boolean {
 }
 
 function namesOf(a: Side, b: Side): string[] {
-  return [...new Set([...a.tables.keys(), ...b.tables.keys()])].sort();
+  return [...new Map([...a.tables, ...b.tables]).values()].map(({ name }) => name).sort();
 }
 
 function requireTable(a: Side, b: Side, name: string): void {
-  if (a.tables.has(name) || b.tables.has(name)) return;
+  if (a.table(name) ?? b.table(name)) return;
   const near = nearest(name, namesOf(a, b));
   throw new TaskdError("not_found", `There is no table ${name} in either database`, {
     ...(near === undefined ? {} : { hint: `Did you mean ${near}?` }),
@@ -207,14 +209,14 @@ function requireTable(a: Side, b: Side, name: string): void {
 /** Whether the rows of a table may differ: the same definition over the same pages holds the same ones. */
 function isTouched(work: FullWork, name: string): boolean {
   const { a, b, owners } = work;
-  const [before, after] = [a.tables.get(name), b.tables.get(name)];
+  const [before, after] = [a.table(name), b.table(name)];
   if (!before || !after || before.sql !== after.sql || before.kind !== after.kind || !work.comparable) return true;
   if (before.root !== after.root) return true;
   if (before.kind === "virtual") {
-    const storage = [...a.tables.keys(), ...b.tables.keys()].filter((table) => table.startsWith(`${name}_`));
+    const storage = [...a.tables.keys(), ...b.tables.keys()].filter((table) => table.startsWith(`${nameKey(name)}_`));
     return storage.some((table) => isTouched(work, table));
   }
-  const indexes = [...work.indexes.get(name.toLowerCase()) ?? []];
+  const indexes = [...work.indexes.get(nameKey(name)) ?? []];
   return indexes.some(([, roots]) => roots.size > 1) ||
     owners.some((of) => of.isTouched("table", name) || indexes.some(([index]) => of.isTouched("index", index)));
 }
@@ -223,9 +225,9 @@ function indexesOf(a: Side, b: Side): FullWork["indexes"] {
   const indexes: FullWork["indexes"] = new Map();
   for (const { type, name, table, root } of [...a.entries, ...b.entries]) {
     if (type !== "index") continue;
-    const of = indexes.get(table.toLowerCase()) ?? new Map<string, Set<number>>();
+    const of = indexes.get(nameKey(table)) ?? new Map<string, Set<number>>();
     of.set(name, (of.get(name) ?? new Set()).add(root));
-    indexes.set(table.toLowerCase(), of);
+    indexes.set(nameKey(table), of);
   }
   return indexes;
 }
@@ -240,7 +242,7 @@ function firstPlace({ a, b, comparable }: Work, { before, after, by_rowid }: Pai
 
 async function compareTable(work: FullWork, name: string): Promise<TableDiff | undefined> {
   const { a, b, options } = work;
-  const [before, after] = [a.tables.get(name), b.tables.get(name)];
+  const [before, after] = [a.table(name), b.table(name)];
   const plan = planOf(before, after, b.encoding);
   const diff: TableDiff = {
     table: name,
@@ -331,7 +333,7 @@ function countValues({ renamed, added, removed }: PairPlan, { before, after }: P
 
 /** What SQLite says of one side alone. */
 function damage(a: Side, b: Side, name: string): DatabaseDiff["problems"] {
-  const lines = (side: Side) => side.tables.has(name) ? side.check(name) : [];
+  const lines = (side: Side) => side.table(name) ? side.check(name) : [];
   return newLines(lines(a), lines(b));
 }
 

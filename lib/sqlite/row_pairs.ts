@@ -7,6 +7,7 @@
  * their key.
  */
 
+import { isSameName } from "./image.ts";
 import type { Column, Finder, Side, Span, StoredRow, StoredTable } from "./side.ts";
 import { defaultOf } from "./side.ts";
 import { compareValues, sameValue, type Value } from "./row_values.ts";
@@ -42,7 +43,7 @@ export interface PairPlan {
 export function planOf(before: StoredTable | undefined, after: StoredTable | undefined, encoding: string): PairPlan {
   const [old, now] = [before?.columns ?? [], after?.columns ?? []];
   const one = (after ?? before)!;
-  const is = (name: string) => ({ name: other }: Column) => other.toLowerCase() === name.toLowerCase();
+  const is = (name: string) => ({ name: other }: Column) => isSameName(name, other);
   const same_length = old.length === now.length;
   const places = now.map(({ name, type }, i) => {
     const place = old.findIndex(is(name));

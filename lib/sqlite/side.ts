@@ -5,7 +5,7 @@
 
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { messageOf, TaskdError } from "../errors.ts";
-import { attempt, type OpenedImage, openImage, quoteName } from "./image.ts";
+import { attempt, nameKey, type OpenedImage, openImage, quoteName } from "./image.ts";
 import { bytesOf, isText, readValues, type Value, valuesSql } from "./row_values.ts";
 import { TreeFile } from "./_tree.ts";
 
@@ -64,6 +64,7 @@ export class Side implements Disposable {
   readonly path: string;
   readonly encoding: string;
   readonly entries: Entry[];
+  /** By the keys of their names. */
   readonly tables: Map<string, StoredTable>;
   readonly file: TreeFile;
   readonly #image: OpenedImage;
@@ -74,7 +75,7 @@ export class Side implements Disposable {
     try {
       this.encoding = this.query("PRAGMA encoding")[0]![0] as string;
       this.entries = this.#readEntries();
-      this.tables = new Map(this.#readTables().map((table) => [table.name, table]));
+      this.tables = new Map(this.#readTables().map((table) => [nameKey(table.name), table]));
       this.file = new TreeFile(path);
     } catch (error) {
       this.#image[Symbol.dispose]();
@@ -92,6 +93,11 @@ export class Side implements Disposable {
       ...[...this.tables.values()].flatMap(({ name, columns }) => [name, ...columns.map((column) => column.name)]),
     ];
     return [...new Set(names)].filter((name) => name.includes("\ufffd") || !name.isWellFormed());
+  }
+
+  /** A table by its name, in any case. */
+  table(name: string): StoredTable | undefined {
+    return this.tables.get(nameKey(name));
   }
 
   query(sql: string, ...parameters: string[]): Answer[] {
@@ -152,7 +158,7 @@ export class Side implements Disposable {
     const key = columns.filter((column) => column.key > 0).sort((x, y) => x.key - y.key).map(({ name }) => name);
     const [key_index] = this.query("SELECT name FROM pragma_index_list(?) WHERE origin = 'pk'", name);
     const alias = without_rowid || key_index !== undefined || key.length !== 1 ? undefined : key[0];
-    const taken = new Set(all.map(([column]) => String(column).toLowerCase()));
+    const taken = new Set(all.map(([column]) => nameKey(String(column))));
     const rowid = without_rowid
       ? undefined
       : alias === undefined
