@@ -7,7 +7,7 @@ import { isSameName as is, nameKey, quoteName } from "../sqlite/image.ts";
 import { type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { type ChangedDefinition, isExternal, type SourceChanges, written } from "./source_changes.ts";
 import type { ReportConflict } from "./table_merge.ts";
-import { ConstraintBroken, type Target } from "./target.ts";
+import { ConstraintBroken, placeholder, type Target } from "./target.ts";
 
 const CONTENTLESS = /\bcontent\s*=\s*(?:''|"")/i;
 
@@ -136,7 +136,14 @@ export function applyDefinitions(
     const { type, name, base, source } = definition;
     if (type !== "table" || source === undefined) continue;
     if (base === undefined) target.define(source);
-    else guarded(name, () => remake(target, definition, planFor(changes, name)));
+    else {
+      const merged = changes.tables.find((one) => is(one.name, name))?.plan;
+      guarded(name, () => {
+        const added = remake(target, definition, planFor(changes, name));
+        // What rows of the base have there is what they have been given.
+        if (merged !== undefined && added !== undefined) merged.added = added;
+      });
+    }
   }
   for (const [setting, before, after] of changes.settings.map((each) => [each.setting, each.before, each.after])) {
     const is_field = setting === "user_version" || setting === "application_id";
@@ -178,10 +185,17 @@ function nameIn(sql: string): string {
   return /^CREATE\s+(?:UNIQUE\s+)?\w+\s+(?:"((?:[^"]|"")+)"|(\S+))/i.exec(sql)?.slice(1).find(Boolean) ?? sql;
 }
 
-/** Gives a table the source's definition, and keeps its rows. */
-function remake(target: Target, { name, base, source }: ChangedDefinition, plan: PairPlan): void {
+/**
+ * Gives a table the source's definition, and keeps its rows. Returns the columns that the source added, with what these
+ * rows have in them until they are merged.
+ */
+function remake(
+  target: Target,
+  { name, base, source }: ChangedDefinition,
+  plan: PairPlan,
+): PairPlan["added"] | undefined {
   const table = `main.${quoteName(name)}`;
-  if (addColumn(target, table, { name, base: base!, source: source! })) return;
+  if (addColumn(target, table, { name, base: base!, source: source! })) return undefined;
   let old = `${name}_before_merge`;
   while (target.table(old) !== undefined) old += "_";
   const had = target.table(name)!;
@@ -200,13 +214,22 @@ function remake(target: Target, { name, base, source }: ChangedDefinition, plan:
   const [into, from] = [0, 1].map((side) =>
     [...rowid ? [[now.rowid!, had.rowid!][side]!] : [], ...columns.map((pair) => pair[side]!)].join(", ")
   );
+  const added = target.filled(now, plan.added);
+  const fills = added.filter((column) => now.columns.includes(column.name));
   if (columns.length > 0) {
-    target.define(`INSERT OR ABORT INTO ${table}(${into}) SELECT ${from} FROM main.${quoteName(old)}`);
+    // What DEFAULT computes is another value in every row, and no one's.
+    const names = fills.map((column) => `, ${quoteName(column.name)}`).join("");
+    const values = fills.map(({ fallback }) => fallback);
+    const rows = `SELECT ${from}${values.map((value) => `, ${placeholder(value)}`).join("")} FROM main.${
+      quoteName(old)
+    }`;
+    target.run(`INSERT OR ABORT INTO ${table}(${into}${names}) ${rows}`, values);
   }
   target.define(`DROP TABLE main.${quoteName(old)}`);
   if (sequence !== undefined && target.table("sqlite_sequence") !== undefined) {
     target.run("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", [sequence[0] as bigint, name]);
   }
+  return added;
 }
 
 /** Where the source only added a column at the end, SQLite does that without touching a row. */

@@ -574,6 +574,80 @@ Deno.test("names that differ in the case of other letters than those of ASCII ar
   assertEquals(found, [["Ä"], ["Ä"], ["ä"]]);
 });
 
+/** Statements that make a table anew with other columns. */
+const rebuilt = (columns: string, from: string) => [
+  `CREATE TABLE n (${columns})`,
+  `INSERT INTO n SELECT ${from} FROM t`,
+  "DROP TABLE t",
+  "ALTER TABLE n RENAME TO t",
+];
+
+for (const fallback of ["CURRENT_TIMESTAMP", "(1+1)", "(hex(randomblob(8)))"]) {
+  for (const rule of ["", "NOT NULL "]) {
+    const created = `created TEXT ${rule}DEFAULT ${fallback}`;
+    const none = rule === "" ? "NULL" : "'0'";
+    const START = ["CREATE TABLE t (id INTEGER PRIMARY KEY, a)", "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')"];
+
+    Deno.test(`a column with ${rule}DEFAULT ${fallback} that went comes back as it was`, async () => {
+      const found = await revertedOf({
+        base: [
+          `CREATE TABLE t (id INTEGER PRIMARY KEY, a, ${created})`,
+          `INSERT INTO t VALUES (1, 'a', '2020-01-01'), (2, 'b', ${none}), (3, 'c', '2021-01-01')`,
+        ],
+        ours: [],
+        theirs: ["ALTER TABLE t DROP COLUMN created", "DELETE FROM t WHERE id = 3", "INSERT INTO t VALUES (4, 'd')"],
+        since: ["UPDATE t SET a = 'mine' WHERE id = 1", "INSERT INTO t VALUES (5, 'mine')"],
+      }, "SELECT id, a, created FROM t WHERE id < 5 UNION ALL SELECT id, a, created IS NULL FROM t WHERE id = 5");
+      assertEquals(found, [
+        [1, "mine", "2020-01-01"],
+        [2, "b", rule === "" ? null : "0"],
+        [3, "c", "2021-01-01"],
+        [5, "mine", rule === "" ? 1 : 0],
+      ]);
+    });
+
+    Deno.test(`a column with ${rule}DEFAULT ${fallback} comes with the source's values`, async () => {
+      const found = await mergedOf({
+        base: START,
+        ours: ["INSERT INTO t VALUES (5, 'mine')", "UPDATE t SET a = 'mine' WHERE id = 2"],
+        theirs: [
+          ...rebuilt(`id INTEGER PRIMARY KEY, a, ${created}`, `id, a, iif(id = 1, '2020-01-01', ${none})`),
+          "DELETE FROM t WHERE id = 3",
+        ],
+      }, "SELECT id, a, created FROM t WHERE id < 5 UNION ALL SELECT id, a, created IS NULL FROM t WHERE id = 5");
+      const two = rule === "" ? null : "0";
+      assertEquals(found, [["t"], [1, "a", "2020-01-01"], [2, "mine", two], [5, "mine", rule === "" ? 1 : 0]]);
+    });
+  }
+}
+
+Deno.test("a unique column that computes its default is a conflict: rows get one value of it", async () => {
+  const found = await mergedOf({
+    base: ["CREATE TABLE t (id INTEGER PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)"],
+    ours: [],
+    theirs: rebuilt("id INTEGER PRIMARY KEY, u NOT NULL UNIQUE DEFAULT (hex(randomblob(8)))", "id, id"),
+  }, "SELECT * FROM t");
+  assertEquals(found, [{
+    kind: "constraint",
+    table: "t",
+    detail: "UNIQUE constraint failed: t.u",
+  }]);
+});
+
+for (const [fallback, value] of [['"a b"', "a b"], ["word", "word"], ["0x1F", 31], [".5", 0.5], ["- 5", -5]] as const) {
+  Deno.test(`a column with DEFAULT ${fallback} that is made with its table has that in all rows`, async () => {
+    const found = await mergedOf({
+      base: ["CREATE TABLE t (id INTEGER PRIMARY KEY)", "INSERT INTO t VALUES (1)"],
+      ours: ["INSERT INTO t VALUES (2)"],
+      theirs: rebuilt(
+        `x DEFAULT ${fallback}, id INTEGER PRIMARY KEY`,
+        `${fallback === "word" ? "'word'" : fallback.replace(/"/g, "'")}, id`,
+      ),
+    }, "SELECT id, x FROM t");
+    assertEquals(found, [["t"], [1, value], [2, value]]);
+  });
+}
+
 const VIEW = ["CREATE TABLE m (a)", "CREATE VIEW v AS SELECT a FROM m"];
 const AGAIN = ["DROP VIEW v", "CREATE VIEW v AS SELECT a, 1 AS one FROM m"];
 const TRIGGER = "CREATE TRIGGER r INSTEAD OF INSERT ON v BEGIN INSERT INTO m VALUES (new.a); END";

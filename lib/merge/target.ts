@@ -9,7 +9,7 @@ import { sqliteError } from "../sqlite/connection.ts";
 import { openName } from "../sqlite/open_name.ts";
 import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
 import { nameKey, quoteName } from "../sqlite/image.ts";
-import { defaultOf } from "../sqlite/side.ts";
+import { computedDefault, defaultOf } from "../sqlite/side.ts";
 import { isText, readValues, type Value, valuesSql } from "../sqlite/row_values.ts";
 
 /** Prepared statements that are kept. */
@@ -200,6 +200,22 @@ export class Target implements Disposable {
     return columns.map((column) => {
       const [, type, fallback] = found.find(([each]) => each === column)!;
       return defaultOf({ name: column, type, key: 0, fallback }, this.encoding);
+    });
+  }
+
+  /** Columns that are added to rows: one without a plain default has NULL, and where it cannot, one value in all of them. */
+  filled({ name }: TargetTable, added: PairPlan["added"]): PairPlan["added"] {
+    if (added.length === 0) return added;
+    const found = this.query('SELECT name, type, dflt_value FROM pragma_table_xinfo(?) WHERE "notnull"', [name]) as [
+      string,
+      string,
+      string | null,
+    ][];
+    return added.map((column) => {
+      const needed = column.fallback === null ? found.find(([each]) => each === column.name) : undefined;
+      if (needed === undefined) return column;
+      const [, type, fallback] = needed;
+      return { ...column, fallback: computedDefault({ name: column.name, type, key: 0, fallback }, this.encoding) };
     });
   }
 

@@ -283,14 +283,29 @@ function nameOf(value: Value): string {
   return new TextDecoder(isText(value) ? value.encoding : "UTF-8", { ignoreBOM: true }).decode(bytes);
 }
 
-/** A literal that ALTER TABLE takes as a default and that says all by itself. */
-const LITERAL = /^(?:NULL|TRUE|FALSE|[+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?|'(?:[^']|'')*'|x'(?:[\da-f]{2})*')$/i;
+/** A literal that says all by itself; a word is a text, as is a name in quotes. */
+const LITERAL =
+  /^(?:(?!current_(?:time|date|timestamp)$)[a-z_]\w*|[+-]?\s*(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|[+-]?\s*0x[\da-f]+|x?'(?:[^']|'')*'|"(?:[^"]|"")*")$/i;
 
 /** What rows have in a column that was added to their table after them; null for a default that is no plain value. */
 export function defaultOf({ type, fallback }: Column, encoding: string): Value {
-  if (fallback === null || !LITERAL.test(fallback)) return null;
+  return fallback === null || !LITERAL.test(fallback) ? null : evaluated(type, fallback, encoding);
+}
+
+/** What a row has in a column that it is added without; null too where that takes what is not there. */
+export function computedDefault({ type, fallback }: Column, encoding: string): Value {
+  if (fallback === null) return null;
+  try {
+    return evaluated(type, LITERAL.test(fallback) ? fallback : `(${fallback})`, encoding);
+  } catch {
+    return null;
+  }
+}
+
+function evaluated(type: string, fallback: string, encoding: string): Value {
   using db = new DatabaseSync(":memory:", { readBigInts: true, returnArrays: true } as object);
-  db.exec(`PRAGMA encoding='${encoding}'; CREATE TABLE t(x ${type === "" ? "" : quoteName(type)} DEFAULT ${fallback})`);
+  db.exec(`PRAGMA trusted_schema=OFF; PRAGMA encoding='${encoding}'`);
+  db.exec(`CREATE TABLE t(x ${type === "" ? "" : quoteName(type)} DEFAULT ${fallback})`);
   db.exec("INSERT INTO t DEFAULT VALUES");
   const row = db.prepare(`SELECT ${valuesSql(["x"]).join(", ")} FROM t`).get() as unknown as unknown[];
   return readValues(row, { from: 0, count: 1, encoding })[0]!;
