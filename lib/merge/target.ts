@@ -4,7 +4,7 @@
  */
 
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import { hasCode, TaskdError } from "../errors.ts";
+import { hasCode, messageOf, TaskdError } from "../errors.ts";
 import { sqliteError } from "../sqlite/connection.ts";
 import { openName } from "../sqlite/open_name.ts";
 import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
@@ -41,6 +41,8 @@ export interface ForeignKey {
   parent: string;
   from: string[];
   to: string[];
+  /** It names no columns of its parent: they are those of the primary key. */
+  implied: boolean;
 }
 
 /** A row breaks a constraint of the target. */
@@ -96,6 +98,16 @@ export class Target implements Disposable {
     }
     // What was prepared may mean another table now.
     this.#statements.clear();
+  }
+
+  /** Why SQLite would not run a statement: it is compiled, with the triggers that it fires, and not run. */
+  refused(sql: string): string | undefined {
+    try {
+      this.#db.prepare(sql);
+      return undefined;
+    } catch (error) {
+      return messageOf(error);
+    }
   }
 
   /** A view or trigger that something is missing for, with what SQLite says; it looks when a table gets another name. */
@@ -263,6 +275,7 @@ export class Target implements Disposable {
           child,
           parent,
           from: parts.map(([, , column]) => column),
+          implied: to.includes(null),
           to: to.includes(null) ? this.primaryKey(parent) : to as string[],
         };
       });

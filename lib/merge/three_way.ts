@@ -16,6 +16,7 @@ import { Decisions, MAX_CONFLICTS, type MergeConflict, type MergeSide, placeOf, 
 import { applyDefinitions, type DefinitionPlan, planDefinitions } from "./definitions.ts";
 import { findLostColumns } from "./dropped_columns.ts";
 import { findOrphans, textOf } from "./foreign_keys.ts";
+import { StillWorks } from "./still_works.ts";
 import { type MergedTable, TableMerge } from "./table_merge.ts";
 import { Target } from "./target.ts";
 
@@ -177,6 +178,7 @@ class Attempt {
     const touched = this.#tables.map(({ name }) => name);
     const was_broken = plan.taken.length > 0 && this.#target.brokenDefinition() !== undefined;
     const had = new Set(this.#target.foreignKeys().map(textOf));
+    const before = plan.taken.length > 0 ? new StillWorks(this.#target) : undefined;
     const finish = applyDefinitions(this.#target, this.#changes, { plan, touched, report: this.#report });
     const tables: TableMerge[] = [];
     for (const table of this.#tables) {
@@ -209,6 +211,7 @@ class Attempt {
     this.#raiseSequences();
     const broken = plan.taken.length > 0 && !was_broken ? this.#target.brokenDefinition() : undefined;
     if (broken !== undefined) this.#report({ kind: "definition", table: broken.name, detail: broken.message });
+    else for (const conflict of before?.broken(this.#changes.source.path) ?? []) this.#report(conflict);
   }
 
   /**
