@@ -126,12 +126,21 @@ function modelOf(
   return { definitions, tables, columns: new Map() };
 }
 
-/** What each definition needs is there: SQLite looks when a table gets another name. */
+/** What each definition needs is there: SQLite looks when a table gets another name, and when a trigger is to fire. */
 function brokenDefinition(path: string): string | undefined {
   using db = open(path);
   db.exec("BEGIN; CREATE TABLE probe(x)");
   try {
     db.exec("ALTER TABLE probe RENAME TO probed");
+    for (const { tbl_name: table } of db.prepare("SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger'").all()) {
+      const name = quoteName(String(table));
+      const set = columnsOf(db, String(table)).map((column) => `${quoteName(column)} = ${quoteName(column)}`);
+      for (
+        const statement of [`INSERT INTO ${name} DEFAULT VALUES`, `UPDATE ${name} SET ${set}`, `DELETE FROM ${name}`]
+      ) {
+        db.prepare(statement);
+      }
+    }
   } catch (error) {
     return (error as Error).message;
   } finally {
@@ -394,6 +403,90 @@ for (
       ["CREATE TABLE c (p REFERENCES nowhere, t REFERENCES t(a))"],
       "DELETE FROM n",
       "CREATE TABLE d (p REFERENCES nowhere); CREATE TABLE e (t REFERENCES t(b))",
+      undefined,
+    ],
+    [
+      "a column that a trigger sets",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      "CREATE TRIGGER r AFTER INSERT ON t BEGIN UPDATE m0 SET gone=1; END",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "r",
+    ],
+    [
+      "a column that a trigger inserts",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      "CREATE TRIGGER r AFTER INSERT ON t BEGIN INSERT INTO m0(gone) VALUES (1); END",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "r",
+    ],
+    [
+      "a column that a trigger waits for",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      'CREATE TRIGGER r AFTER UPDATE OF a, "Gone" ON m0 BEGIN SELECT 1; END',
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "r",
+    ],
+    [
+      "a column that a trigger of both waits for",
+      ["ALTER TABLE m0 ADD COLUMN gone", "CREATE TRIGGER r AFTER UPDATE OF gone ON m0 BEGIN SELECT 1; END"],
+      "DELETE FROM n",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      undefined,
+    ],
+    [
+      "a column that a trigger of both sets",
+      ["ALTER TABLE m0 ADD COLUMN gone", "CREATE TRIGGER r AFTER INSERT ON t BEGIN UPDATE m0 SET gone=1; END"],
+      "DELETE FROM n",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "r",
+    ],
+    [
+      "a column that a trigger of a view sets",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      "CREATE VIEW v AS SELECT 1 AS one; CREATE TRIGGER r INSTEAD OF UPDATE ON v BEGIN UPDATE m0 SET gone=1; END",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "r",
+    ],
+    [
+      "a column, beside a trigger that does not need it",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      "CREATE TRIGGER r AFTER INSERT ON t BEGIN UPDATE m0 SET a=1; END",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      undefined,
+    ],
+    [
+      "a trigger that sets a column which the target dropped",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "CREATE TRIGGER r AFTER INSERT ON t BEGIN UPDATE m0 SET gone=1; END",
+      "r",
+    ],
+    [
+      "a trigger that waits for a column which the target dropped",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "CREATE TRIGGER r AFTER UPDATE OF gone ON m0 BEGIN SELECT 1; END",
+      "r",
+    ],
+    [
+      "a column, beside triggers with functions of an application",
+      ["ALTER TABLE m0 ADD COLUMN gone", "CREATE TRIGGER r AFTER INSERT ON t BEGIN SELECT app(new.a); END"],
+      "CREATE TRIGGER r2 AFTER DELETE ON m0 BEGIN SELECT 1 WHERE app2(old.a) = 'x' COLLATE app3; END",
+      "ALTER TABLE m0 DROP COLUMN gone; CREATE TRIGGER r3 AFTER INSERT ON m0 BEGIN SELECT app(1); END",
+      undefined,
+    ],
+    [
+      "a column that a trigger sets beside one with a function of an application",
+      ["ALTER TABLE m0 ADD COLUMN gone", "CREATE TRIGGER r0 AFTER INSERT ON t BEGIN SELECT app(new.a); END"],
+      "CREATE TRIGGER r AFTER INSERT ON t BEGIN UPDATE m0 SET gone=1; END",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "r",
+    ],
+    [
+      "a trigger that worked nowhere",
+      ["CREATE TRIGGER r AFTER INSERT ON t BEGIN UPDATE m0 SET nowhere=1; END"],
+      "CREATE TRIGGER r1 AFTER INSERT ON t BEGIN UPDATE m0 SET nowhere=1; END",
+      "CREATE TRIGGER r2 AFTER INSERT ON t BEGIN UPDATE m0 SET nowhere=2; END; CREATE INDEX i ON m0(a)",
       undefined,
     ],
     [

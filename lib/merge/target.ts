@@ -110,6 +110,18 @@ export class Target implements Disposable {
     }
   }
 
+  /** Does work of which nothing stays. */
+  probe<T>(work: () => T): T {
+    this.run("SAVEPOINT probe");
+    try {
+      return work();
+    } finally {
+      this.#statements.clear();
+      this.run("ROLLBACK TO probe");
+      this.run("RELEASE probe");
+    }
+  }
+
   /** A view or trigger that something is missing for, with what SQLite says; it looks when a table gets another name. */
   brokenDefinition(): { name: string; message: string } | undefined {
     let probe = "merge_probe";
