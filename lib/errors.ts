@@ -173,6 +173,16 @@ export function hasCode(error: unknown, ...codes: ErrorCode[]): error is TaskdEr
   return error instanceof TaskdError && codes.includes(error.code);
 }
 
+/** What `work` returns; undefined where it throws a {@linkcode TaskdError} of one of `codes`. */
+export function passing<T>(codes: readonly ErrorCode[], work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    if (hasCode(error, ...codes)) return undefined;
+    throw error;
+  }
+}
+
 /** The message of anything that was thrown; {@linkcode TaskdError} shows it. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

@@ -10,7 +10,7 @@
  * of it exists.
  */
 
-import { hasCode, TaskdError } from "../errors.ts";
+import { passing, TaskdError } from "../errors.ts";
 import { fileError, fsyncFile, isStillAt, lstatIfPresent } from "../fs.ts";
 import { Connection } from "./connection.ts";
 import { DATABASE_HEADER_BYTES, type DatabaseHeader, lockPage, parseDatabaseHeader } from "./header.ts";
@@ -130,11 +130,7 @@ export function requirePlainFile(path: string): Deno.FileInfo {
 export function requirePlainDatabase(path: string): Deno.FileInfo {
   const info = requirePlainFile(path);
   for (const suffix of ["-wal", "-shm", "-journal"]) {
-    try {
-      requirePlainFile(path + suffix);
-    } catch (error) {
-      if (!hasCode(error, "not_found")) throw error;
-    }
+    passing(["not_found"], () => requirePlainFile(path + suffix));
   }
   return info;
 }
@@ -235,7 +231,7 @@ export class CheckoutFile implements Disposable {
 
   /** The same of the -wal; 0 when there is none. */
   readWal(offset: number, into: Uint8Array): number {
-    this.#wal ??= openIfThere(`${this.path}-wal`);
+    this.#wal ??= passing(["not_found"], () => new OpenFile(`${this.path}-wal`));
     return this.#wal?.readAt(offset, into) ?? 0;
   }
 
@@ -451,12 +447,8 @@ const RETIRED = "This database was replaced or removed. Open it again by its pat
 export class RetiredFile {
   readonly #file: Deno.FsFile;
 
-  private constructor(file: Deno.FsFile) {
-    this.#file = file;
-  }
-
-  static open(path: string): RetiredFile {
-    return new RetiredFile(Deno.openSync(path, { write: true }));
+  constructor(path: string) {
+    this.#file = Deno.openSync(path, { write: true });
   }
 
   get inode(): number | null {
@@ -476,15 +468,6 @@ export class RetiredFile {
 
   close(): void {
     this.#file.close();
-  }
-}
-
-function openIfThere(path: string): OpenFile | undefined {
-  try {
-    return new OpenFile(path);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
   }
 }
 

@@ -26,23 +26,53 @@ import type { DatabaseImage, WalMark } from "./wal_tail.ts";
 /** How long a lock is waited for, in SQLite and thereby blocking: a transaction that is being committed ends by then. */
 const BUSY_TIMEOUT_MS = 50;
 
-export class LockedDatabase implements Disposable {
+/** A file, and the connection that has the lock of it until this is disposed of. */
+class Locked implements Disposable {
   readonly path: string;
   readonly #connection: Connection;
   readonly #old: RetiredFile;
-  #file: CheckoutFile | undefined;
 
-  private constructor(path: string, connection: Connection) {
+  protected constructor(path: string, connection: Connection) {
     this.path = path;
     this.#connection = connection;
     // Descriptors may be opened under the lock, and closed only after it.
     try {
-      this.#old = RetiredFile.open(path);
+      this.#old = new RetiredFile(path);
     } catch (error) {
       connection.close();
       throw error;
     }
   }
+
+  /** Whether the file still has its name, and is locked therefore against all that comes by it. */
+  isAt(): boolean {
+    return this.#old.isAt(this.path);
+  }
+
+  /** The lock may be on the file that had the name before: another process replaced it at that moment. */
+  protected requireStill(inode: number | null): this {
+    if (this.#old.inode === inode && this.isAt()) return this;
+    this[Symbol.dispose]();
+    throw new TaskdError("busy", `Cannot take ${this.path}: it was replaced just now`, { hint: "Try again" });
+  }
+
+  /** Ends the content of the file, once another has its name or none: what still has it open finds no database. */
+  retire(): void {
+    this.#old.retire();
+  }
+
+  /** Gives the file up. */
+  [Symbol.dispose](): void {
+    try {
+      this.#connection.close();
+    } finally {
+      this.#old.close();
+    }
+  }
+}
+
+export class LockedDatabase extends Locked {
+  #file: CheckoutFile | undefined;
 
   /**
    * Takes the file.
@@ -59,35 +89,18 @@ export class LockedDatabase implements Disposable {
     try {
       // What a transaction without WAL has left unfinished SQLite has to take back first.
       if (by === undefined || (stampFile(`${path}-journal`)?.size ?? 0) > 0) {
-        return new LockedDatabase(path, lock(path)).#requireStill(ino);
+        return new LockedDatabase(path, lock(path)).requireStill(ino);
       }
       try {
         Deno.linkSync(path, by);
         const linked = Deno.lstatSync(by).ino;
-        return new LockedDatabase(path, lock(by)).#requireStill(linked);
+        return new LockedDatabase(path, lock(by)).requireStill(linked);
       } finally {
         for (const suffix of ["", "-wal"]) discard(by + suffix);
       }
     } catch (error) {
       throw fileError(error, `Cannot open ${path}`);
     }
-  }
-
-  /** Whether the file still has its name, or `name`, and is locked therefore against all that comes by it. */
-  isAt(name = this.path): boolean {
-    return this.#old.isAt(name);
-  }
-
-  /** The lock may be on the file that had the name before: another process replaced it at that moment. */
-  #requireStill(inode: number | null): this {
-    if (this.#old.inode === inode && this.isAt()) return this;
-    this[Symbol.dispose]();
-    throw new TaskdError("busy", `Cannot take ${this.path}: it was replaced just now`, { hint: "Try again" });
-  }
-
-  /** Ends the content of the file, once another has its name or none: what still has it open finds no database. */
-  retire(): void {
-    this.#old.retire();
   }
 
   /** What file and log hold, readable until the file is given up. */
@@ -106,13 +119,11 @@ export class LockedDatabase implements Disposable {
     return this.#file ??= CheckoutFile.open(this.path, { busy_timeout_ms: BUSY_TIMEOUT_MS });
   }
 
-  /** Gives the file up. */
-  [Symbol.dispose](): void {
+  override [Symbol.dispose](): void {
     try {
-      this.#connection.close();
+      super[Symbol.dispose]();
     } finally {
       this.#file?.close();
-      this.#old.close();
     }
   }
 }
@@ -125,21 +136,7 @@ export class LockedDatabase implements Disposable {
  * it reads the first page, and in exclusive locking mode keeps it, whatever it finds then. A journal without a header is
  * removed, and nothing is taken back: https://sqlite.org/lockingv3.html#hot_journals.
  */
-export class LockedFile implements Disposable {
-  readonly #connection: Connection;
-  readonly #file: RetiredFile;
-
-  private constructor(path: string, connection: Connection) {
-    this.#connection = connection;
-    // Descriptors may be opened under the lock, and closed only after it.
-    try {
-      this.#file = RetiredFile.open(path);
-    } catch (error) {
-      connection.close();
-      throw error;
-    }
-  }
-
+export class LockedFile extends Locked {
   /**
    * @param by A name on the same file system that nothing has: the file is linked there for a moment. Without it what lies
    * beside the file by its own name is SQLite's to remove.
@@ -149,27 +146,11 @@ export class LockedFile implements Disposable {
     const { ino } = requirePlainDatabase(path);
     try {
       if (by !== undefined) Deno.linkSync(path, by);
-      const locked = new LockedFile(path, lockUnread(by ?? path));
-      if (locked.#file.inode === ino && locked.isAt(path)) return locked;
-      locked[Symbol.dispose]();
-      throw new TaskdError("busy", `Cannot take ${path}: it was replaced just now`, { hint: "Try again" });
+      return new LockedFile(path, lockUnread(by ?? path)).requireStill(ino);
     } catch (error) {
       throw fileError(error, `Cannot open ${path}`);
     } finally {
       if (by !== undefined) { for (const suffix of ["", "-journal"]) discard(by + suffix); }
-    }
-  }
-
-  isAt(path: string): boolean {
-    return this.#file.isAt(path);
-  }
-
-  /** Gives the file up. */
-  [Symbol.dispose](): void {
-    try {
-      this.#connection.close();
-    } finally {
-      this.#file.close();
     }
   }
 }

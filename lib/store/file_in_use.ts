@@ -91,7 +91,7 @@ export class TakenFile implements Disposable {
 
   #requireStill(): void {
     const still = this.database?.isAt() ??
-      (this.#other!.isAt(this.path) && JSON.stringify(stampFile(this.path)) === this.#stamp);
+      (this.#other!.isAt() && JSON.stringify(stampFile(this.path)) === this.#stamp);
     if (!still) throw this.#conflict();
   }
 
