@@ -5,7 +5,7 @@
  * other is at hand: it puts up the write barrier, checkpoints beside the pin, and takes over when the pin is moved on.
  */
 
-import { hasCode, TaskdError } from "../errors.ts";
+import { passing, TaskdError } from "../errors.ts";
 import type { CheckoutFile, CheckpointAnswer } from "./checkout_file.ts";
 import type { Connection } from "./connection.ts";
 
@@ -46,11 +46,7 @@ export class LogPin {
 
   /** Without the lock, which a writer has, it is left as it is: that one has written to most of it. */
   #reserveShm(): void {
-    try {
-      this.behindBarrier(() => this.#file.reserveShm(), { wait: false });
-    } catch (error) {
-      if (!hasCode(error, "busy")) throw error;
-    }
+    passing(["busy"], () => this.behindBarrier(() => this.#file.reserveShm(), { wait: false }));
   }
 
   /** Whether the log is pinned: not where taking the pin again has failed. */
@@ -117,9 +113,9 @@ export class LogPin {
   }
 
   /**
-   * Checkpoints what no reader needs, behind the barrier and with the pin released. Waits a moment for another process's
-   * checkpoint to end: behind the barrier no commit starts a further one. One that stays at work is left to it, at once
-   * without `wait`, and how far it has come is the answer.
+   * Checkpoints what no reader needs, with the pin released. Waits a moment for another process's checkpoint to end: behind
+   * the barrier no commit starts a further one. One that stays at work is left to it, at once without `wait`, as where
+   * writers go on, and how far it has come is the answer.
    */
   checkpointUnpinned({ wait = true }: { wait?: boolean } = {}): CheckpointAnswer {
     for (let tries = wait ? CHECKPOINTER.tries : 1; tries > 0; tries--) {
@@ -128,12 +124,6 @@ export class LogPin {
       if (wait) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, CHECKPOINTER.pause_ms);
     }
     return this.askUnpinned();
-  }
-
-  /** Checkpoints with the pin released while writers go on, unless another process does: how far it has come is the answer. */
-  foldUnpinned(): CheckpointAnswer {
-    const answer = this.#file.checkpointPassive(this.#reader);
-    return answer.log >= 0 ? answer : this.askUnpinned();
   }
 
   /** What {@linkcode ask} does, with the pin released, also behind the barrier. */

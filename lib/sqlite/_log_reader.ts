@@ -3,7 +3,6 @@
  */
 
 import type { CheckoutFile } from "./checkout_file.ts";
-import { isPageSize } from "./header.ts";
 import { parseWalHeader, readCommits, WAL_FRAME_HEADER_BYTES, WAL_HEADER_BYTES, walFrameBytes } from "./wal.ts";
 import type { WalCommit, WalHeader, WalPosition } from "./wal.ts";
 
@@ -19,8 +18,7 @@ export class LogReader {
   /** The log's header; undefined when there is none that SQLite would take. */
   header(): WalHeader | undefined {
     if (this.#file.readWal(0, this.#peek) < WAL_HEADER_BYTES) return undefined;
-    const header = parseWalHeader(this.#peek);
-    return header && isPageSize(header.page_size) ? header : undefined;
+    return parseWalHeader(this.#peek);
   }
 
   /** Whole commits from `from` on, none of them past the byte offset `end`; `trusted` as {@linkcode readCommits} takes it. */

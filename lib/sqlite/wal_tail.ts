@@ -160,7 +160,7 @@ export class WalTail {
     this.unpin();
     try {
       for (let tries = 0; !resume && tries < FOLD.tries; tries++) {
-        if (this.#unfolded(this.#pin.foldUnpinned()) <= FOLD.beside_bytes) break;
+        if (this.#unfolded(this.#pin.checkpointUnpinned({ wait: false })) <= FOLD.beside_bytes) break;
       }
       this.file.syncMain();
       const resumed = this.#pin.behindBarrier(() => this.#readUnfolded(resume));
@@ -383,7 +383,7 @@ export class WalTail {
 
   /** Folds what the application leaves in the log, off the pin. */
   foldAside(): void {
-    if (this.#unpinned) this.#pin.foldUnpinned();
+    if (this.#unpinned) this.#pin.checkpointUnpinned({ wait: false });
   }
 
   /** Whether the database is small enough to be compared. */
