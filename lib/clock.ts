@@ -44,14 +44,12 @@ const cancels = new WeakMap<AbortSignal, { all: Set<() => void>; listener: () =>
  * listener: as long as it has one, the signals that it follows hold it.
  */
 function onAbort(signal: AbortSignal, cancel: () => void): () => void {
-  let found = cancels.get(signal);
-  if (found === undefined) {
+  const { all, listener } = cancels.getOrInsertComputed(signal, () => {
     const all = new Set<() => void>();
-    found = { all, listener: () => all.forEach((each) => each()) };
-    cancels.set(signal, found);
-    signal.addEventListener("abort", found.listener, { once: true });
-  }
-  const { all, listener } = found;
+    const listener = () => all.forEach((each) => each());
+    signal.addEventListener("abort", listener, { once: true });
+    return { all, listener };
+  });
   all.add(cancel);
   return () => {
     if (!all.delete(cancel) || all.size > 0) return;
@@ -66,9 +64,7 @@ const sleepers = new Map<number, { wakes: Set<() => void>; timer: ReturnType<typ
 /** Calls `wake` at `due_ms`, or less than a millisecond later; the returned function cancels that. */
 function wakeAt(due_ms: number, wake: () => void): () => void {
   const due = Math.ceil(due_ms);
-  let together = sleepers.get(due);
-  if (together === undefined) sleepers.set(due, together = { wakes: new Set(), timer: startTimer(due) });
-  const { wakes } = together;
+  const { wakes } = sleepers.getOrInsertComputed(due, () => ({ wakes: new Set(), timer: startTimer(due) }));
   wakes.add(wake);
   return () => {
     wakes.delete(wake);

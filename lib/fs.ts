@@ -348,9 +348,7 @@ export function clonable(directory: string, options: CloneOptions = {}): Promise
   }
   // The device is part of the name: another file system may be mounted here later.
   const name = JSON.stringify([device, directory, options.cp_path]);
-  let probe = probes.get(name);
-  if (probe === undefined) probes.set(name, probe = probeClone(directory, options));
-  return probe;
+  return probes.getOrInsertComputed(name, () => probeClone(directory, options));
 }
 
 /** Bytes that this user may still write in the file system of `directory`; needs `--allow-sys=statfs` and reading. */

@@ -74,10 +74,9 @@ function encodeCpu(profiles: readonly ThreadProfile<"cpu">[], now_ms: number): U
     for (const node of profile.nodes) for (const child of node.children ?? []) parents.set(child, node.id);
     const totals = new Map<number, { count: number; us: number }>();
     profile.samples?.forEach((id, index) => {
-      const total = totals.get(id) ?? { count: 0, us: 0 };
+      const total = totals.getOrInsert(id, { count: 0, us: 0 });
       total.count++;
       total.us += Math.max(0, profile.timeDeltas?.[index] ?? 0);
-      totals.set(id, total);
     });
     for (const [id, { count, us }] of totals) {
       const stack: Runtime.CallFrame[] = [];

@@ -132,9 +132,7 @@ export function otherPages(
     if (old && explains(old) || now && explains(now)) continue;
     const owner = now ?? old!;
     const key = `${owner.where}\0${owner.name}`;
-    const counted = counts.get(key) ?? { ...owner, pages: 0 };
-    counted.pages++;
-    counts.set(key, counted);
+    counts.getOrInsert(key, { ...owner, pages: 0 }).pages++;
   }
   return [...counts.values()];
 }

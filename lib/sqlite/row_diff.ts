@@ -225,9 +225,7 @@ function indexesOf(a: Side, b: Side): FullWork["indexes"] {
   const indexes: FullWork["indexes"] = new Map();
   for (const { type, name, table, root } of [...a.entries, ...b.entries]) {
     if (type !== "index") continue;
-    const of = indexes.get(nameKey(table)) ?? new Map<string, Set<number>>();
-    of.set(name, (of.get(name) ?? new Set()).add(root));
-    indexes.set(nameKey(table), of);
+    indexes.getOrInsert(nameKey(table), new Map()).getOrInsert(name, new Set()).add(root);
   }
   return indexes;
 }

@@ -56,11 +56,7 @@ export async function takeInventory(
       const stored = identify(key, size);
       if (stored && key.endsWith(".idx")) indexes.add(key);
       if (!stored) unknown++;
-      else {
-        const known = lineages.get(stored.lineage);
-        if (known) known.push(stored.entry);
-        else lineages.set(stored.lineage, [stored.entry]);
-      }
+      else lineages.getOrInsert(stored.lineage, []).push(stored.entry);
     }
   });
   options.onProgress?.(count);
@@ -254,9 +250,7 @@ export class Marker {
   }
 
   #view(lineage: string): Promise<LineageView> {
-    let view = this.#views.get(lineage);
-    if (!view) this.#views.set(lineage, view = this.#makeView(lineage));
-    return view;
+    return this.#views.getOrInsertComputed(lineage, () => this.#makeView(lineage));
   }
 
   async #makeView(lineage: string): Promise<LineageView> {

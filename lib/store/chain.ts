@@ -146,6 +146,12 @@ export class Chains {
   }
 }
 
+/** Shows lineages of a store as they are now, and lists each once. */
+export function viewsOf(backend: Backend): (lineage: string) => Promise<LineageView> {
+  const [chains, views] = [new Chains(backend), new Map<string, Promise<LineageView>>()];
+  return (lineage) => views.getOrInsertComputed(lineage, () => chains.view(lineage));
+}
+
 /**
  * The objects of a chain that ends at `end`, the last one first, in lineages as `view` shows them. Throws `chain_gap`, or
  * `corrupt` where base pointers form a cycle.

@@ -26,16 +26,8 @@ import { lockPage } from "../sqlite/header.ts";
 import { pageRuns } from "../sqlite/page_runs.ts";
 import type { DatabaseImage } from "../sqlite/wal_tail.ts";
 import { TreeImage } from "./_tree_image.ts";
-import {
-  type Base,
-  type Chain,
-  type ChainObject,
-  chainOf,
-  encodeBase,
-  isShareable,
-  type LineageView,
-} from "./chain.ts";
-import { Chains, walkBack } from "./chain.ts";
+import { type Base, type Chain, type ChainObject, chainOf, encodeBase, isShareable, viewsOf } from "./chain.ts";
+import { walkBack } from "./chain.ts";
 import { isoNow, newLineage, type StoreContext } from "./context.ts";
 import { translated, unreadable } from "./errors.ts";
 import { depthOfRun, MAX_FOLDED_CHAIN, parentInRun, parentsOf, runOf } from "./fold_plan.ts";
@@ -176,13 +168,7 @@ async function nextRun(
 ): Promise<Run | undefined> {
   const unfolded = kept.filter(({ folded }) => folded === undefined).reverse();
   if (unfolded.length === 0) return undefined;
-  const chains = new Chains(backend);
-  const views = new Map<string, Promise<LineageView>>();
-  const view = (lineage: string) => {
-    let found = views.get(lineage);
-    if (!found) views.set(lineage, found = chains.view(lineage));
-    return found;
-  };
+  const view = viewsOf(backend);
   const resolve = async (at: Base): Promise<Chain | undefined> => {
     try {
       return chainOf((await Array.fromAsync(walkBack(at, view))).reverse(), at.txid);

@@ -246,10 +246,7 @@ async function reviveLate(
   const roots = new Set(survey.refs.flatMap((found) => rootsOf(found).map(pointName)));
   const chains = new Chains(context.backend);
   const reached = new Map<string, Set<string>>();
-  const reach = (lineage: string, key: string) => {
-    const names = reached.get(lineage) ?? new Set();
-    reached.set(lineage, names.add(shortName(key)));
-  };
+  const reach = (lineage: string, key: string) => reached.getOrInsert(lineage, new Set()).add(shortName(key));
   for (const found of await context.refs.all()) {
     const { db, branch, etag, ref } = found;
     if (known.has(`${db}@${branch} ${etag}`)) continue;

@@ -5,7 +5,7 @@
 
 import type { Backend } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
-import { type Base, type ChainObject, Chains, type LineageView, walkBack } from "./chain.ts";
+import { type Base, type ChainObject, viewsOf, walkBack } from "./chain.ts";
 import { unreadable } from "./errors.ts";
 import { type Address, formatAddress } from "./names.ts";
 import { type LoggedPoint, loggedPoints } from "./point_log.ts";
@@ -76,11 +76,10 @@ export class History {
   /** Points at which no object ends, and why. */
   readonly lost: { point: HistoryPoint; error: TaskdError }[] = [];
   readonly nodes = new Map<string, HistoryNode>();
-  readonly #chains: Chains;
-  readonly #views = new Map<string, Promise<LineageView>>();
+  readonly #view: ReturnType<typeof viewsOf>;
 
   constructor(backend: Backend) {
-    this.#chains = new Chains(backend);
+    this.#view = viewsOf(backend);
   }
 
   /**
@@ -91,7 +90,7 @@ export class History {
     const objects: ChainObject[] = [];
     let gap: TaskdError | undefined;
     try {
-      for await (const object of walkBack(point, (lineage) => this.#view(lineage))) {
+      for await (const object of walkBack(point, this.#view)) {
         objects.push(object);
         if (this.nodes.has(object.key)) break;
       }
@@ -113,12 +112,6 @@ export class History {
       child = node;
     }
     if (child) this.roots.push(gap === undefined ? child : Object.assign(child, { gap }));
-  }
-
-  #view(lineage: string): Promise<LineageView> {
-    let view = this.#views.get(lineage);
-    if (!view) this.#views.set(lineage, view = this.#chains.view(lineage));
-    return view;
   }
 }
 

@@ -105,7 +105,7 @@ export function recordedContents({ workspace }: StoreContext): RecordedContents 
     for (const path of filesBelow(join(workspace.root, folder), 2)) {
       const { digest, content } = (path.endsWith(".db") ? workspace.sidecar(path) : undefined) ?? {};
       if (digest === undefined || content === undefined) continue;
-      found.set(digest, (found.get(digest) ?? new Set()).add(content));
+      found.getOrInsert(digest, new Set()).add(content);
     }
   }
   return found;

@@ -8,7 +8,7 @@ import type { Backend } from "../backend/backend.ts";
 import type { Clock } from "../clock.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import { inParallel } from "../in_parallel.ts";
-import { type Base, type ChainObject, Chains, type LineageView, walkBack } from "./chain.ts";
+import { type Base, type ChainObject, viewsOf, walkBack } from "./chain.ts";
 import { translated } from "./errors.ts";
 import { type Address, formatAddress, requireBranch } from "./names.ts";
 import { readObjectIndex } from "./object_index.ts";
@@ -34,13 +34,12 @@ type Known = Omit<LoggedPoint, "at_ms"> & { at_ms?: number };
 
 /** What is there of a branch's past: each lineage is listed once, each object looked at once. */
 class Past {
-  readonly #chains: Chains;
-  readonly #views = new Map<string, Promise<LineageView>>();
+  readonly #view: ReturnType<typeof viewsOf>;
   /** By its key, whether an object and all that it follows are there. */
   readonly #whole = new Map<string, boolean>();
 
   constructor(backend: Backend) {
-    this.#chains = new Chains(backend);
+    this.#view = viewsOf(backend);
   }
 
   /** The object that ends at a point; undefined when the point is not kept. */
@@ -66,7 +65,7 @@ class Past {
     const walked: ChainObject[] = [];
     let whole: boolean | undefined;
     try {
-      for await (const object of walkBack(point, (lineage) => this.#view(lineage))) {
+      for await (const object of walkBack(point, this.#view)) {
         walked.push(object);
         whole = this.#whole.get(object.key);
         if (whole !== undefined) break;
@@ -77,12 +76,6 @@ class Past {
     }
     for (const { key } of walked) this.#whole.set(key, whole ?? true);
     return walked;
-  }
-
-  #view(lineage: string): Promise<LineageView> {
-    let view = this.#views.get(lineage);
-    if (!view) this.#views.set(lineage, view = this.#chains.view(lineage));
-    return view;
   }
 }
 

@@ -21,9 +21,8 @@ export class Promises {
 
   /** The index of an object; undefined when it cannot be read. */
   index(node: HistoryNode): Promise<ObjectIndex | undefined> {
-    let index = this.#indexes.get(node);
-    if (!index) this.#indexes.set(node, index = readObjectIndex(this.#backend, node.object).catch(() => undefined));
-    return index;
+    const read = () => readObjectIndex(this.#backend, node.object).catch(() => undefined);
+    return this.#indexes.getOrInsertComputed(node, read);
   }
 
   /** The digests that an object is promised to have: one, but where a ref is wrong; none where nothing knows of it. */

@@ -103,9 +103,7 @@ export class TombstoneIndex {
   constructor(tombstones: Iterable<Tombstone>) {
     for (const tombstone of tombstones) {
       const names = tombstone.names && new Set(tombstone.names);
-      const known = this.#entries.get(tombstone.lineage);
-      if (known) known.push({ tombstone, names });
-      else this.#entries.set(tombstone.lineage, [{ tombstone, names }]);
+      this.#entries.getOrInsert(tombstone.lineage, []).push({ tombstone, names });
     }
   }
 
@@ -175,7 +173,7 @@ export async function spare(
   const { lineage, chain, since, at } = reliance;
   const relied = new Map<string, Set<string>>();
   for (const each of chain ? keysOf(chain) : []) {
-    relied.set(each.lineage, (relied.get(each.lineage) ?? new Set()).add(shortName(each.key)));
+    relied.getOrInsert(each.lineage, new Set()).add(shortName(each.key));
   }
   const covers = (tombstone: Tombstone) =>
     tombstone.lineage === lineage ||
