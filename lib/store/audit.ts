@@ -19,7 +19,7 @@ import { checkpointOf, type Point, type StoreContext } from "./context.ts";
 import { chainTo, descendants, History, type HistoryNode, type HistoryPoint } from "./history.ts";
 import { neededBy, pastPointsOf, pointsOf } from "./history.ts";
 import { chainOf } from "./chain.ts";
-import { checkHeader, corrupt, readError, withKey } from "./materialize.ts";
+import { type Built, checkHeader, corrupt, readError, withKey } from "./materialize.ts";
 import { type Address, formatAddress } from "./names.ts";
 import { fileProblem, localFilesOf } from "./local_files.ts";
 import { readObjectThrough } from "./object_index.ts";
@@ -45,13 +45,6 @@ export interface AuditOptions extends LongOptions {
 interface PassOptions extends LongOptions {
   /** Names a new file, for a pass that rebuilds heads. */
   imagePath?: () => string;
-}
-
-/** What a pass knows of an object whose bytes are as they were written. */
-interface Proved {
-  digest: string;
-  page_size: number;
-  page_count: number;
 }
 
 /** Proves one branch, or one of its checkpoints. */
@@ -155,8 +148,8 @@ export class Audit {
   objects = 0;
   bytes = 0;
   readonly history: History;
-  /** The objects that are as they were written. */
-  readonly proved = new Map<HistoryNode, Proved>();
+  /** The objects whose bytes are as they were written, each with what an image that ends there is. */
+  readonly proved = new Map<HistoryNode, Built>();
   readonly #context: Pick<StoreContext, "backend" | "refs">;
   readonly #options: PassOptions;
   readonly #ends = new Map<HistoryPoint, HistoryNode>();
@@ -325,7 +318,7 @@ export class Audit {
     }
   }
 
-  async #prove(node: HistoryNode, image: TreeImage | undefined): Promise<Proved | undefined> {
+  async #prove(node: HistoryNode, image: TreeImage | undefined): Promise<Built | undefined> {
     throwIfInterrupted(this.#options.signal);
     this.objects++;
     this.bytes += node.object.size;
@@ -350,7 +343,7 @@ export class Audit {
     }
   }
 
-  async #readThrough({ object, parent }: HistoryNode, onBytes: (count: number) => void): Promise<Proved> {
+  async #readThrough({ object, parent }: HistoryNode, onBytes: (count: number) => void): Promise<Built> {
     const before = parent && this.proved.get(parent);
     try {
       const { header, digest } = await readObjectThrough(this.#context.backend, object, onBytes);
@@ -365,7 +358,7 @@ export class Audit {
 
   async #checkPoints(
     node: HistoryNode,
-    proved: Proved | undefined,
+    proved: Built | undefined,
     image: TreeImage | undefined,
     checked: ReadonlySet<HistoryPoint>,
   ): Promise<void> {

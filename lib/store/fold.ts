@@ -17,18 +17,16 @@
  * A point of which something is damaged stays where it is, is known as damage from then on, and holds up no other.
  */
 
-import { Buffer } from "node:buffer";
 import { join } from "node:path/posix";
-import { nextTurn } from "../clock.ts";
 import { hasCode, TaskdError, throwIfInterrupted } from "../errors.ts";
 import { ImageFile } from "../sqlite/checkout_file.ts";
 import { lockPage } from "../sqlite/header.ts";
-import { pageRuns } from "../sqlite/page_runs.ts";
 import type { DatabaseImage } from "../sqlite/wal_tail.ts";
 import { TreeImage } from "./_tree_image.ts";
 import { type Base, type Chain, type ChainObject, chainOf, encodeBase, isShareable, viewsOf } from "./chain.ts";
 import { walkBack } from "./chain.ts";
 import { isoNow, newLineage, type StoreContext } from "./context.ts";
+import { changedPages } from "./changed_pages.ts";
 import { translated, unreadable } from "./errors.ts";
 import { depthOfRun, MAX_FOLDED_CHAIN, parentInRun, parentsOf, runOf } from "./fold_plan.ts";
 import { keptPoints } from "./history.ts";
@@ -339,25 +337,11 @@ function unionOf(changes: readonly Set<number>[], { page_size, page_count }: Dat
   return pages.length === 0 ? [1] : pages;
 }
 
-/** The pages of an image that are not byte for byte as in an earlier one: of 2^32 other pages one has the same checksum. */
+/** The pages of an image in a file that are not as in an earlier one. */
 async function differing(before_path: string, now_path: string): Promise<Set<number>> {
   using before = ImageFile.open(before_path);
   using now = ImageFile.open(now_path);
-  const { page_size, page_count } = now;
-  const pages = new Set<number>();
-  const buffer = new Uint8Array(1 << 20);
-  for (const [first, bytes] of pageRuns(now)) {
-    const count = bytes.length / page_size;
-    const common = Math.max(0, Math.min(count, before.page_count - first + 1));
-    if (common > 0) before.readPages(first, common, buffer);
-    for (let index = 0; index < count; index++) {
-      const [from, to] = [index * page_size, (index + 1) * page_size];
-      const same = index < common && Buffer.compare(bytes.subarray(from, to), buffer.subarray(from, to)) === 0;
-      if (!same && first + index <= page_count) pages.add(first + index);
-    }
-    await nextTurn();
-  }
-  return pages;
+  return new Set(await changedPages(before, now));
 }
 
 /** Step 4: the points of the run are in its lineage now; where they are, when it has none. */

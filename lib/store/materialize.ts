@@ -20,10 +20,11 @@ const CHECK_BYTES = 1 << 20;
 const RESTORE_HINT =
   "Run: taskd repair --all; with --from <copy of the store> if there is one. `taskd verify --all` checks everything";
 
-export interface Materialized {
+/** An image as it was made: its pages, and the digest of the last object. */
+export interface Built {
   page_size: number;
   page_count: number;
-  size_bytes: number;
+  digest: string;
 }
 
 /**
@@ -37,14 +38,14 @@ export async function materialize(
   digest: string,
   target: string,
   options: LongOptions = {},
-): Promise<Materialized> {
+): Promise<Built> {
   let made = false;
   try {
     const image = await build(backend, chain, target, { ...options, onMade: () => made = true });
     if (image.digest !== digest) {
       throw corrupt(chain.objects.at(-1)!, "it is not the object that the branch was left with");
     }
-    return { page_size: image.page_size, page_count: image.page_count, size_bytes: image.page_size * image.page_count };
+    return image;
   } catch (error) {
     // Never a file that was there before: it may be another's, at work under the same name.
     if (made) await Deno.remove(target).catch(() => {});
@@ -62,7 +63,7 @@ export function readError(error: unknown): unknown {
 /** Puts pages into the file `target`, which is made if need be, and ends it behind `page_count` pages; durably. */
 export function writePages(
   target: string,
-  { page_size, page_count }: Omit<Materialized, "size_bytes">,
+  { page_size, page_count }: Omit<Built, "digest">,
   pages: Iterable<[first: number, bytes: Uint8Array]>,
 ): void {
   using file = Deno.openSync(target, { write: true, create: true, mode: 0o600 });
@@ -72,12 +73,6 @@ export function writePages(
   }
   file.truncateSync(page_size * page_count);
   file.syncDataSync();
-}
-
-export interface Built {
-  page_size: number;
-  page_count: number;
-  digest: string;
 }
 
 async function build(

@@ -86,7 +86,7 @@ Deno.test("every state of a history is built to the byte, through growth and shr
             const target = `${directory}/${file++}.db`;
             const chain = await chains.resolve(PLACE.lineage, head.txid);
             const built = await materialize(backend, chain, head.digest, target);
-            assertEquals(built, { page_size, page_count: bytes.length / page_size, size_bytes: bytes.length });
+            assertEquals(built, { page_size, page_count: bytes.length / page_size, digest: head.digest });
             const found = Deno.readFileSync(target);
             assert(found.length === bytes.length && found.every((byte, i) => byte === bytes[i]), `txid ${head.txid}`);
             assertEquals(Deno.statSync(target).mode! & 0o777, 0o600);

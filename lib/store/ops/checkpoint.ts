@@ -4,12 +4,9 @@
  * is no shadow, the chain is long, or most of the database changed.
  */
 
-import { Buffer } from "node:buffer";
-import { hasCode, TaskdError, throwIfInterrupted } from "../../errors.ts";
-import { nextTurn } from "../../clock.ts";
+import { passing, TaskdError } from "../../errors.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
-import { lockPage } from "../../sqlite/header.ts";
-import { pageRuns, RUN_BYTES } from "../../sqlite/page_runs.ts";
+import { changedPages } from "../changed_pages.ts";
 import type { QuietCheckout } from "../quiet_checkout.ts";
 import { type Point, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, withLease } from "../lease.ts";
@@ -136,7 +133,7 @@ async function storeEdits(
   const quiet = await checkouts.open(view.path);
   try {
     const shadow = checkouts.shadow(view.path, target);
-    const changed = shadow === undefined ? undefined : await changedPages(shadow, quiet, options);
+    const changed = shadow === undefined ? undefined : await changedSince(shadow, quiet, options);
     if (!whole && (changed?.length === 0 || (!changed && await checkouts.sameContent(quiet, target)))) {
       await stampBestEffort(context, quiet, lease);
       quiet[Symbol.dispose]();
@@ -166,41 +163,10 @@ async function storeEdits(
 }
 
 /** Pages that differ from the shadow; undefined when the two cannot be compared page by page. */
-async function changedPages(
-  shadow: string,
-  { image }: QuietCheckout,
-  options: LongOptions,
-): Promise<number[] | undefined> {
-  using before = openShadow(shadow);
-  const { page_size, page_count } = image;
-  if (before?.page_size !== page_size) return undefined;
-  const lock = lockPage(page_size);
-  const old_bytes = new Uint8Array(Math.max(RUN_BYTES, page_size));
-  const changed: number[] = [];
-  for (const [first, bytes] of pageRuns(image)) {
-    const count = bytes.length / page_size;
-    const known = Math.max(0, Math.min(count, before.page_count - first + 1));
-    if (known > 0) before.readPages(first, known, old_bytes);
-    for (let i = 0; i < count; i++) {
-      const [from, to] = [i * page_size, (i + 1) * page_size];
-      const same = i < known && Buffer.compare(old_bytes.subarray(from, to), bytes.subarray(from, to)) === 0;
-      if (!same && first + i !== lock) changed.push(first + i);
-    }
-    options.onProgress?.((first + count - 1) * page_size, page_count * page_size);
-    await nextTurn();
-    throwIfInterrupted(options.signal);
-  }
+async function changedSince(shadow: string, { image }: QuietCheckout, options: LongOptions) {
+  using before = passing(["not_a_database", "corrupt", "not_found"], () => ImageFile.open(shadow));
   // Of a database that only shrank, page 1 has changed: it holds the size.
-  return changed;
-}
-
-function openShadow(path: string): ImageFile | undefined {
-  try {
-    return ImageFile.open(path);
-  } catch (error) {
-    if (hasCode(error, "not_a_database", "corrupt", "not_found")) return undefined;
-    throw error;
-  }
+  return before?.page_size === image.page_size ? await changedPages(before, image, options) : undefined;
 }
 
 async function stampBestEffort(context: StoreContext, quiet: QuietCheckout, lease: Lease): Promise<void> {

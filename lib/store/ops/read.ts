@@ -68,7 +68,8 @@ export async function exportTo(
     discard(temporary);
     throw fileError(error, attempted);
   }
-  return { path: file, txid: point.head.txid, size_bytes: built.size_bytes, ...await leftOut(context, point) };
+  const size_bytes = built.page_size * built.page_count;
+  return { path: file, txid: point.head.txid, size_bytes, ...await leftOut(context, point) };
 }
 
 /** An export with `force` replaces files, but never the store's objects or checkouts, whose edits are nowhere else. */
