@@ -7,7 +7,7 @@ import type { Backend } from "../backend/backend.ts";
 import { nextTurn } from "../clock.ts";
 import { inParallel } from "../in_parallel.ts";
 import { hasCode, messageOf, TaskdError } from "../errors.ts";
-import { type Base, type ChainObject, type LineageView, readBase, stepBack, viewOf } from "./chain.ts";
+import { type Base, type ChainObject, type LineageView, placeOf, readBase, stepBack, viewOf } from "./chain.ts";
 import { translated } from "./errors.ts";
 import { baseKey, DATA_PREFIX, imageIndexKey, parseObjectKey } from "./keys.ts";
 import { formatAddress } from "./names.ts";
@@ -196,7 +196,7 @@ export class Marker {
 
   #walkLineage(view: LineageView, at: Base, keys: string[], points: Set<string>): Base | undefined {
     for (let txid = at.txid;;) {
-      const point = `${at.lineage}/${txid}`;
+      const point = placeOf({ lineage: at.lineage, txid });
       if (this.#visited.has(point)) return undefined;
       if (points.has(point)) throw new TaskdError("corrupt", `The base pointers of lineage ${at.lineage} form a cycle`);
       points.add(point);

@@ -39,6 +39,11 @@ export interface Base {
   txid: Txid;
 }
 
+/** Names a place in a lineage. */
+export function placeOf({ lineage, txid }: Base): string {
+  return `${lineage}/${txid}`;
+}
+
 const BaseSchema = v.object({ lineage: hex(32), txid: count });
 
 /** A lineage is reached through at most this many base pointers; more is a cycle or a defect. */

@@ -21,10 +21,6 @@ export interface DaemonInfo {
   started_at: string;
 }
 
-export interface DaemonLockOptions {
-  clock?: Clock;
-}
-
 /** The lock's file is of one size, so that each update is a single write that no reader sees in part. */
 const FILE_BYTES = 2048;
 /** Clients that check hold the lock shared for microseconds: this is far longer. */
@@ -100,7 +96,7 @@ export class DaemonLock implements Disposable {
  * @throws {TaskdError} `daemon_running`, naming the other's pid and socket; `not_found` when there is no such directory;
  * `denied`, `no_space` or `unavailable`.
  */
-export async function acquireDaemonLock(directory: string, options: DaemonLockOptions = {}): Promise<DaemonLock> {
+export async function acquireDaemonLock(directory: string, options: { clock?: Clock } = {}): Promise<DaemonLock> {
   const { clock = systemClock } = options;
   const path = daemonLockPath(directory);
   const deadline = clock.monotonic() + MAX_WAIT_MS;
@@ -132,7 +128,7 @@ export async function acquireDaemonLock(directory: string, options: DaemonLockOp
  */
 export async function readDaemonInfo(
   directory: string,
-  options: DaemonLockOptions = {},
+  options: { clock?: Clock } = {},
 ): Promise<DaemonInfo | undefined> {
   const { clock = systemClock } = options;
   const path = daemonLockPath(directory);

@@ -46,7 +46,7 @@ import { Marker, PARALLEL_READS, pinsOf, takeInventory } from "./_gc_mark.ts";
 import type { FoundRef, Inventory, StoredKey } from "./_gc_mark.ts";
 import { type GcPlan, makePlan } from "./_gc_plan.ts";
 import { inParallel } from "../in_parallel.ts";
-import { type Base, Chains } from "./chain.ts";
+import { type Base, Chains, placeOf } from "./chain.ts";
 import { keptPoints, pointsOf } from "./history.ts";
 import type { StoreContext } from "./context.ts";
 import type { HistoryCost } from "./results.ts";
@@ -243,7 +243,7 @@ async function reviveLate(
 ): Promise<number> {
   const known = new Set(survey.refs.map(({ db, branch, etag }) => `${db}@${branch} ${etag}`));
   const rootsOf = (found: FoundRef): Base[] => [...pointsOf(found), ...pastOf(survey.ages, options, found)];
-  const roots = new Set(survey.refs.flatMap((found) => rootsOf(found).map(pointName)));
+  const roots = new Set(survey.refs.flatMap((found) => rootsOf(found).map(placeOf)));
   const chains = new Chains(context.backend);
   const reached = new Map<string, Set<string>>();
   const reach = (lineage: string, key: string) => reached.getOrInsert(lineage, new Set()).add(shortName(key));
@@ -253,8 +253,8 @@ async function reviveLate(
     const pins = pinsOf(ref);
     for (const { lineage } of pins) reach(lineage, "");
     for (const root of [...rootsOf(found), ...pins.map(({ base }) => base)]) {
-      if (roots.has(pointName(root))) continue;
-      roots.add(pointName(root));
+      if (roots.has(placeOf(root))) continue;
+      roots.add(placeOf(root));
       for (const { lineage, key } of await keysIfWhole(chains, root)) reach(lineage, key);
     }
     // Objects of the lineage beyond the chain: an unchanged fork's own base pointer.
@@ -325,8 +325,4 @@ async function failingClosed<T>(options: GcOptions, work: () => Promise<T>): Pro
     const { message, hint } = cause as Error & { hint?: string };
     throw new TaskdError("gc_failed", `Cannot collect garbage: ${message}`, { cause, hint });
   }
-}
-
-function pointName({ lineage, txid }: Base): string {
-  return `${lineage}/${txid}`;
 }

@@ -5,7 +5,7 @@
 
 import type { Backend } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
-import { type Base, type ChainObject, viewsOf, walkBack } from "./chain.ts";
+import { type Base, type ChainObject, placeOf, viewsOf, walkBack } from "./chain.ts";
 import { unreadable } from "./errors.ts";
 import { type Address, formatAddress } from "./names.ts";
 import { type LoggedPoint, loggedPoints } from "./point_log.ts";
@@ -53,7 +53,6 @@ export function pointsOf({ db, branch, ref }: NamedRef): PromisedPoint[] {
 
 /** The points of its past that a ref names and does not keep otherwise. */
 export function pastPointsOf({ db, branch, ref }: NamedRef): HistoryPoint[] {
-  const placeOf = ({ lineage, txid }: Base) => `${lineage}/${txid}`;
   const seen = new Set(pointsOf({ db, branch, ref }).map(placeOf));
   return loggedPoints(ref).slice(1).flatMap(({ lineage, txid }) => {
     if (seen.size === seen.add(placeOf({ lineage, txid })).size) return [];

@@ -4,7 +4,7 @@
  * it, which a rollback or a promote may have ended.
  */
 
-import type { Base } from "./chain.ts";
+import { type Base, placeOf } from "./chain.ts";
 import type { StoreContext } from "./context.ts";
 import { hasCode, TaskdError } from "../errors.ts";
 import { type Address, type BranchName, DEFAULT_BRANCH, formatAddress, requireBranch } from "./names.ts";
@@ -68,7 +68,7 @@ export async function forkBase(
   const found = await commonPoint(context, source, target);
   if (found?.lineage === source.at.lineage && found.txid === source.at.txid) return found;
   const origin = originOf(source.ref);
-  if (origin !== undefined && `${origin.lineage}/${origin.txid}` === place) return origin;
+  if (origin !== undefined && placeOf(origin) === place) return origin;
   throw new TaskdError("conflict", `Cannot merge ${formatAddress(source.address)}: it was not forked at ${place}`, {
     hint: "It was promoted onto or rolled back since: compare again",
   });

@@ -11,7 +11,7 @@ import { isLeased } from "./lease.ts";
 import type { BranchName, Txid } from "./names.ts";
 import { destroy, isStaleClaim } from "./ops/lifecycle.ts";
 import type { Ref } from "./ref.ts";
-import { isExpired, ttlSeconds } from "./time_to_live.ts";
+import { isExpired } from "./time_to_live.ts";
 import { type Ages, STEP_MS } from "./timeline.ts";
 
 /** A branch that was reaped. */
@@ -99,7 +99,7 @@ export async function healClaims(context: StoreContext, options: ReapOptions = {
 }
 
 function describe(address: BranchName, ref: Ref): ReapedBranch {
-  return { ...address, txid: ref.txid, ttl_seconds: ttlSeconds(ref) };
+  return { ...address, txid: ref.txid, ttl_seconds: (ref.ttl_ms ?? 0) / 1000 };
 }
 
 /** By the wall clock, which people and other hosts go by, and by what has certainly passed. */

@@ -21,7 +21,7 @@ import { hasCode, messageOf, TaskdError } from "../errors.ts";
 import { damagedFolder, setFileAside, setObjectAside } from "./set_aside.ts";
 import { Audit, refFinding } from "./audit.ts";
 import type { Backend, Body, ObjectBody } from "../backend/backend.ts";
-import { type Base, type ChainObject, correctBase, encodeBase, readBase } from "./chain.ts";
+import { type ChainObject, correctBase, encodeBase, placeOf, readBase } from "./chain.ts";
 import { type Point, pointIn, type StoreContext } from "./context.ts";
 import { ifThere, translated, unreadable } from "./errors.ts";
 import { chainTo, descendants, type HistoryNode, type HistoryPoint } from "./history.ts";
@@ -555,10 +555,6 @@ class Repair {
 
 function isPromised(point: HistoryPoint): point is PromisedPoint {
   return point.digest !== undefined;
-}
-
-function placeOf({ lineage, txid }: Base): string {
-  return `${lineage}/${txid}`;
 }
 
 /** The branch of an address. */

@@ -3,7 +3,7 @@
  * expires.
  */
 
-import type { Lifetime, SafetyOptions, TouchOptions } from "./results.ts";
+import type { Lifetime, TouchOptions } from "./results.ts";
 
 /** How long a safety fork lives: a mistake may be noticed days later. */
 export const SAFETY_TTL_MS = 7 * 24 * 3600 * 1000;
@@ -18,11 +18,6 @@ export function ttlOption<T extends number | null>(ms: T | undefined): { ttl_ms?
 
 export function ttlField({ ttl_ms }: TtlField): TtlField {
   return ttl_ms === undefined ? {} : { ttl_ms };
-}
-
-/** The time to live of a branch that keeps what an operation took away. */
-export function safetyTtlField({ safety_ttl_ms }: SafetyOptions): TtlField {
-  return { ttl_ms: safety_ttl_ms ?? SAFETY_TTL_MS };
 }
 
 /** `ref` touched at `touched_at`; its time to live stays, changes, or ends with null. */
@@ -48,9 +43,4 @@ export function isExpired(ref: Lifetime, now_ms: number): boolean {
 
 export function ttlOf({ ttl_ms }: TtlField): number | undefined {
   return ttl_ms;
-}
-
-/** The time to live in seconds; 0 when there is none. */
-export function ttlSeconds({ ttl_ms = 0 }: Lifetime): number {
-  return ttl_ms / 1000;
 }

@@ -15,7 +15,7 @@ import { withPoint } from "../point_log.ts";
 import type { Kept, Ref } from "../ref.ts";
 import type { SafetyOptions } from "../results.ts";
 import { PageChecksums } from "../page_checksums.ts";
-import { safetyTtlField, touched, type TtlField, ttlField } from "../time_to_live.ts";
+import { SAFETY_TTL_MS, touched, type TtlField, ttlField } from "../time_to_live.ts";
 import type { ListVersion } from "../tombstones.ts";
 import { abandonLineage, baseOf, beginLineage, createForkedBranch, type NewLineage } from "./lineage.ts";
 
@@ -68,23 +68,19 @@ export async function keepContent(context: StoreContext, before: Point, options:
     ...order,
     ...lifeOf(before.ref),
   };
-  const rest = {
+  const more = {
+    ttl_ms: options.safety_ttl_ms ?? SAFETY_TTL_MS,
     ...await historyOf(context, before, begun),
     ...(op === "destroy"
       ? { ...mergesOf(before.ref), ...pointsFor(before.ref, begun), checkpoints: checkpointsOf(before.ref) }
       : {}),
+    kept,
   };
   for (let count = 1; count <= MAX_KEPT; count++) {
     const tail = count === 1 ? `-${suffix}` : `-${suffix}-${count}`;
     const name = keeperName(branch, tail);
     try {
-      const ttl = safetyTtlField(options);
-      const etag = await createForkedBranch(context, { db, branch: name }, {
-        point: before,
-        begun,
-        since,
-        more: { ...ttl, ...rest, kept },
-      });
+      const etag = await createForkedBranch(context, { db, branch: name }, { point: before, begun, since, more });
       return { branch: name, id: kept.id, etag };
     } catch (error) {
       if (!hasCode(error, "already_exists")) throw error;

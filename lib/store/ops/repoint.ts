@@ -7,6 +7,7 @@ import { hasCode, messageOf, TaskdError } from "../../errors.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
 import type { DatabaseImage } from "../../sqlite/wal_tail.ts";
 import { requireSound } from "../audit.ts";
+import { type Base, placeOf } from "../chain.ts";
 import type { TakenFile } from "../file_in_use.ts";
 import { isoNow, newLineage, type Point, pointAt, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { imageSha256 } from "../chain_cache.ts";
@@ -68,10 +69,10 @@ export async function promote(
 export function requirePlace(
   done: string,
   address: Address,
-  { lineage, txid }: { lineage: string; txid: number },
+  at: Base,
   expected: string | undefined,
 ): void {
-  const place = `${lineage}/${txid}`;
+  const place = placeOf(at);
   if (expected === undefined || expected === place) return;
   throw new TaskdError("conflict", `Cannot ${done}: ${formatAddress(address)} stands at ${place}, not at ${expected}`, {
     hint: "It was written meanwhile: compare again",
