@@ -39,19 +39,13 @@ const LONGEST_WAIT_MS = 5_000;
 /** Request bodies go to the socket in pieces of this size, so that the end of sending is seen. */
 const PIECE_BYTES = 64 * 1024;
 
-export interface S3CallsOptions {
-  clock: Clock;
-  random: RandomBytes;
-  deadlines: S3Deadlines;
-}
-
 export class S3Calls {
   readonly deadlines: S3Deadlines;
   readonly #client: S3Client;
   readonly #clock: Clock;
   readonly #random: RandomBytes;
 
-  constructor(client: S3Client, options: S3CallsOptions) {
+  constructor(client: S3Client, options: { clock: Clock; random: RandomBytes; deadlines: S3Deadlines }) {
     this.#client = client;
     this.#clock = options.clock;
     this.#random = options.random;

@@ -73,7 +73,10 @@ async function inParts(
 }
 
 /** The chunks of a body, joined and cut to exactly `size` bytes each but the last. */
-export async function* inPieces(chunks: AsyncIterable<Uint8Array>, size: number): AsyncGenerator<Uint8Array> {
+export async function* inPieces(
+  chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+  size: number,
+): AsyncGenerator<Uint8Array> {
   let piece = new Uint8Array(0);
   let filled = 0;
   for await (const chunk of chunks) {

@@ -160,7 +160,7 @@ export class S3Backend implements Backend {
   async put(key: string, body: Body): Promise<void> {
     if (body instanceof Uint8Array && body.length <= SINGLE_BYTES) return void await this.#write(key, body);
     parseKey(key);
-    const pieces = inPieces(body instanceof Uint8Array ? once(body) : body, this.#part_bytes);
+    const pieces = inPieces(body instanceof Uint8Array ? [body] : body, this.#part_bytes);
     try {
       const { value = new Uint8Array() } = await pieces.next();
       if (value.length < this.#part_bytes) await this.#write(key, value);
@@ -320,10 +320,6 @@ export class S3Backend implements Backend {
       throw new S3Failure("lost", "the server's answer is not the rest of the object");
     });
   }
-}
-
-async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
-  yield await Promise.resolve(bytes);
 }
 
 async function* none(): AsyncGenerator<Uint8Array> {}
