@@ -9,6 +9,7 @@ import type { IncomingMessage } from "node:http";
 import { Duplex } from "node:stream";
 import type { Clock } from "../clock.ts";
 import { concat } from "../concat.ts";
+import { writeAll } from "../fs.ts";
 
 /** Deadlines in milliseconds; the contract's numbers. */
 export const HTTP_TIMEOUTS = {
@@ -144,7 +145,7 @@ export class ConnectionStream extends Duplex {
 
   override _write(chunk: Uint8Array, _encoding: string, done: (error?: Error | null) => void): void {
     this.#writing_since_ms = this.#clock.monotonic();
-    this.#send(chunk).then(() => {
+    writeAll(this.conn, chunk).then(() => {
       this.#writing_since_ms = undefined;
       done();
     }, done);
@@ -204,10 +205,6 @@ export class ConnectionStream extends Duplex {
       // The client is gone, or this side has closed the connection.
       this.destroy();
     }
-  }
-
-  async #send(chunk: Uint8Array): Promise<void> {
-    for (let done = 0; done < chunk.length;) done += await this.conn.write(chunk.subarray(done));
   }
 
   #beginRequest(): void {
