@@ -28,15 +28,7 @@ export interface EventSink {
   close(): void;
 }
 
-export interface Subscription {
-  /** Begins to write events; those published since the registration come first. */
-  start(): void;
-  cancel(): void;
-  /** Resolves when the stream has been closed. */
-  readonly done: Promise<void>;
-}
-
-class Subscriber implements Subscription {
+class Subscriber {
   readonly more: boolean;
   readonly #sink: EventSink;
   readonly #limits: { clock: Clock; deadline_ms: number };
@@ -53,6 +45,7 @@ class Subscriber implements Subscription {
     this.#limits = limits;
   }
 
+  /** Resolves when the stream has been closed. */
   get done(): Promise<void> {
     return this.#done.promise;
   }
@@ -73,6 +66,7 @@ class Subscriber implements Subscription {
     this.start();
   }
 
+  /** Begins to write events; those published since the registration come first. */
   start(): void {
     if (this.#started) return;
     this.#started = true;
@@ -126,7 +120,7 @@ export class Publisher {
    * Registers a subscriber: it gets every event published from now on, once it is started; with `more` those of the
    * further types, too.
    */
-  subscribe(sink: EventSink, { more = false }: { more?: boolean } = {}): Subscription {
+  subscribe(sink: EventSink, { more = false }: { more?: boolean } = {}): Pick<Subscriber, "start" | "cancel" | "done"> {
     const subscriber = new Subscriber(sink, more, { clock: this.#clock, deadline_ms: this.#deadline_ms });
     this.#subscribers.add(subscriber);
     subscriber.done.then(() => this.#subscribers.delete(subscriber));

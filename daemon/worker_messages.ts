@@ -1,7 +1,7 @@
 /** What passes between the daemon's main thread and its workers. */
 
 import type { SessionEvent } from "../lib/capture/session.ts";
-import { asKnownError, type ErrorCode, TaskdError } from "../lib/errors.ts";
+import { asKnownError, type ErrorCode, stackOf, TaskdError } from "../lib/errors.ts";
 import type { Address } from "../lib/store/names.ts";
 import type { S3StoreOptions } from "../lib/store/open.ts";
 import type { StoreMethod } from "../lib/protocol/store_operations.ts";
@@ -47,15 +47,13 @@ export type ErrorMessage =
 
 export function packError(error: unknown): ErrorMessage {
   const known = asKnownError(error);
-  if (known === undefined) {
-    return { defect: error instanceof Error ? `${error.stack ?? error.message}${causeOf(error)}` : String(error) };
-  }
+  if (known === undefined) return { defect: stackOf(error) + causeOf(error) };
   const { code, message, hint } = known;
   return hint === undefined ? { code, message } : { code, message, hint };
 }
 
-function causeOf(error: Error): string {
-  return error.cause instanceof Error ? `\ncaused by: ${error.cause.stack ?? error.cause.message}` : "";
+function causeOf(error: unknown): string {
+  return error instanceof Error && error.cause instanceof Error ? `\ncaused by: ${stackOf(error.cause)}` : "";
 }
 
 export function unpackError(error: ErrorMessage): Error {
