@@ -71,7 +71,7 @@ export class ChainCache {
     if (!await clonable(directory)) return undefined;
     const path = this.#workspace.byChain(db, chain.id);
     const origin = { chain_id: chain.id, digest };
-    if (await this.usable(path, chain, digest, options.whole)) {
+    if (await this.look(path, chain, digest, options.whole) === "sound") {
       this.#workspace.touchUsed(path, this.#clock.now());
       return { path, built: false };
     }
@@ -92,13 +92,9 @@ export class ChainCache {
    * Whether there is a copy of a chain at `path` that may be used. A file whose time was kept may still have changed, as
    * disks do: its pages are compared with the chain's checksums, 8 GB/s. A checkout that is cached must not cost more
    * than milliseconds, so of a file over {@linkcode COMPARED_BYTES} that is done only for `whole`, by verify, and by the
-   * janitor. One that is damaged is moved below `damaged/`.
+   * janitor. One that is damaged is moved below `damaged/`. `gone`: none is there, or another process has evicted it or
+   * made it anew.
    */
-  async usable(path: string, chain: Chain, digest: string, whole = false): Promise<boolean> {
-    return await this.look(path, chain, digest, whole) === "sound";
-  }
-
-  /** What {@linkcode usable} goes by; `gone`: none is there, or another process has evicted it or made it anew. */
   async look(path: string, chain: Chain, digest: string, whole = false): Promise<"sound" | "damaged" | "gone"> {
     const origin = { chain_id: chain.id, digest };
     if (!isEntry(this.#workspace, path, origin)) return "gone";

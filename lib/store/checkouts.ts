@@ -129,43 +129,31 @@ export class Checkouts {
   }
 
   /**
-   * Whether a checkout's content is that of the chain, by a full hash. False also when it cannot be read as a database.
-   * A log that may have the place where the head ends is left as it is: SQLite would fold it, and the next opening goes by
-   * it.
+   * Whether a checkout's content is that of the chain, by a full hash. False also when it cannot be read as a database, and
+   * where a commit may have come that waited for the comparison to end. A log that may have the place where the head ends is
+   * left as it is: SQLite would fold it, and the next opening goes by it.
    */
   async hasContentOf({ path, interrupted, marks }: CheckoutView, target: CheckoutTarget): Promise<boolean> {
-    if (!interrupted && marks.length === 0) return await this.unchangedStamp(path, target) !== undefined;
     // The store's own errors are not taken for a difference.
     await this.#context.cache.sha256(target.db, target.chain, target.ref.digest);
     try {
-      return await withRawFiles(path, (file) => this.sameContent({ image: rawImage(file) }, target));
+      if (interrupted || marks.length > 0) {
+        return await withRawFiles(path, (file) => this.sameContent({ image: rawImage(file) }, target));
+      }
+      let held: { main: string; all: string };
+      {
+        using quiet = await this.open(path);
+        if (!await this.sameContent(quiet, target)) return false;
+        held = { main: JSON.stringify(stampFile(path)), all: this.fileStamp(path) };
+      }
+      // The last connection to close removes the log, which is folded by then.
+      const folded = !hasWal(path) && JSON.stringify(stampFile(path)) === held.main;
+      return folded || this.fileStamp(path) === held.all;
     } catch (error) {
+      // A writer at work, or bytes that are not a database: in either case not the stored content.
       if (hasCode(error, "busy", "not_a_database", "corrupt", "capture_failed")) return false;
       throw error;
     }
-  }
-
-  /**
-   * The {@linkcode fileStamp} of a checkout with just the chain's content, undefined of any other. It does not cover a
-   * commit that waits for the comparison to end.
-   */
-  async unchangedStamp(path: string, target: CheckoutTarget): Promise<string | undefined> {
-    // The store's own errors are not taken for a difference.
-    await this.#context.cache.sha256(target.db, target.chain, target.ref.digest);
-    let held: { main: string; all: string };
-    try {
-      using quiet = await this.open(path);
-      if (!await this.sameContent(quiet, target)) return undefined;
-      held = { main: JSON.stringify(stampFile(path)), all: this.fileStamp(path) };
-    } catch (error) {
-      // A writer at work, or bytes that are not a database: in either case not the stored content.
-      if (hasCode(error, "busy", "not_a_database", "corrupt", "capture_failed")) return undefined;
-      throw error;
-    }
-    // The last connection to close removes the log, which is folded by then.
-    const folded = !hasWal(path) && JSON.stringify(stampFile(path)) === held.main;
-    const found = this.fileStamp(path);
-    return folded || found === held.all ? found : undefined;
   }
 
   /** Records that a checkout holds just the chain's content, if it does; false also when it cannot be read as a database. */

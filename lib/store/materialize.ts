@@ -110,22 +110,6 @@ async function build(
   return built;
 }
 
-/**
- * Brings an image from `before`, undefined for a new file, to where `object` ends; checks every byte of the object, and
- * that it follows.
- */
-export function applyObject(
-  backend: Backend,
-  object: ChainObject,
-  file: Deno.FsFile,
-  before: Built | undefined,
-  { cloned = false, onBytes }: { cloned?: boolean; onBytes: (count: number) => void },
-): Promise<Built> {
-  return object.codec === "raw"
-    ? rawSnapshot(backend, object, file, cloned, onBytes)
-    : applyPages(backend, object, file, before, onBytes);
-}
-
 /** Copies a plain image, unless it is a clone already, and checks all of it against its index. */
 async function rawSnapshot(
   backend: Backend,
@@ -168,13 +152,18 @@ async function rawSnapshot(
   return { page_size, page_count, digest: index.digest };
 }
 
-async function applyPages(
+/**
+ * Brings an image from `before`, undefined for a new file, to where `object` ends; checks every byte of the object, and
+ * that it follows.
+ */
+export async function applyObject(
   backend: Backend,
   object: ChainObject,
   file: Deno.FsFile,
   before: Built | undefined,
-  onBytes: (count: number) => void,
+  { cloned = false, onBytes }: { cloned?: boolean; onBytes: (count: number) => void },
 ): Promise<Built> {
+  if (object.codec === "raw") return await rawSnapshot(backend, object, file, cloned, onBytes);
   const { size, chunks } = await backend.getStream(object.key);
   const pages = decodePages(counted(chunks, onBytes), size, before && pagesOf(file, before));
   let grown = 0;

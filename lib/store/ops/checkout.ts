@@ -107,7 +107,7 @@ async function readOnly(context: StoreContext, point: Point, options: LongOption
   const { chain, head } = point;
   const origin = { chain_id: chain.id, digest: head.digest };
   // One of an earlier version may be in WAL mode.
-  if (await context.cache.usable(path, chain, head.digest) && readHeader(path)?.write_version === 1) {
+  if (await context.cache.look(path, chain, head.digest) === "sound" && readHeader(path)?.write_version === 1) {
     workspace.touchUsed(path, context.clock.now());
     return { ...answer, source: "cached" };
   }
