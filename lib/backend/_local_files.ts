@@ -4,8 +4,8 @@
 
 import { createHash, type Hash } from "node:crypto";
 import { type BigIntStats, statSync } from "node:fs";
-import { type FileErrorCode, fileErrorCode, lstatIfPresent } from "../fs.ts";
-import { BackendError, type BackendErrorCode, NoObject } from "./backend.ts";
+import { fileErrorCode, lstatIfPresent } from "../fs.ts";
+import { BackendError, NoObject } from "./backend.ts";
 import { machineError, messageOf } from "../errors.ts";
 
 /** Objects up to this size are small: handled in one piece, and their etag is a hash of their content. */
@@ -13,15 +13,9 @@ export const SMALL_BYTES = 1024 * 1024;
 
 export function backendError(error: unknown, key: string, verb: string): BackendError {
   if (error instanceof BackendError) return error;
-  const codes: Record<FileErrorCode, BackendErrorCode> = {
-    not_found: "not_found",
-    already_exists: "precondition_failed",
-    denied: "denied",
-    no_space: "no_space",
-    unavailable: "unavailable",
-  };
-  const message = `Cannot ${verb} ${key}: ${messageOf(error)}`;
-  return new BackendError(codes[fileErrorCode(error)], key, message, error, machineError(error)?.hint);
+  const found = fileErrorCode(error);
+  const code = found === "already_exists" ? "precondition_failed" : found;
+  return new BackendError(code, key, `Cannot ${verb} ${key}: ${messageOf(error)}`, error, machineError(error)?.hint);
 }
 
 /** The error for something at `path` that no store puts there; `what` names it. */

@@ -6,16 +6,6 @@
 import { BackendError, type BackendErrorCode, isBackendError, NoObject } from "../backend/backend.ts";
 import { type ErrorCode, messageOf, TaskdError } from "../errors.ts";
 
-const CODES: Record<BackendErrorCode, ErrorCode> = {
-  not_found: "not_found",
-  precondition_failed: "conflict",
-  ambiguous: "ambiguous",
-  denied: "denied",
-  no_space: "no_space",
-  stalled: "stalled",
-  unavailable: "unavailable",
-};
-
 const HINTS: Partial<Record<BackendErrorCode, string>> = {
   denied: "Check the owner, the permissions and whether the file system is mounted read-only",
   no_space: "Free some space; nothing was changed",
@@ -24,11 +14,16 @@ const HINTS: Partial<Record<BackendErrorCode, string>> = {
   precondition_failed: "Another process changed it at the same moment; try again",
 };
 
+/** A backend's code as the product's. */
+export function codeOf({ code }: BackendError): ErrorCode {
+  return code === "precondition_failed" ? "conflict" : code;
+}
+
 /** `error` as a {@linkcode TaskdError}; anything that is not a backend's error is returned as it is. */
 export function storeError(error: unknown, attempted: string): unknown {
   if (!(error instanceof BackendError)) return error;
   const hint = error.hint ?? HINTS[error.code];
-  return new TaskdError(CODES[error.code], `${attempted}: ${error.message}`, { cause: error, hint });
+  return new TaskdError(codeOf(error), `${attempted}: ${error.message}`, { cause: error, hint });
 }
 
 /**

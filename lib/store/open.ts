@@ -8,7 +8,7 @@ import { LocalBackend } from "../backend/local.ts";
 import type { S3StoreOptions } from "../backend/s3.ts";
 import { TaskdError } from "../errors.ts";
 import { exists, lstatIfPresent } from "../fs.ts";
-import { translated } from "./errors.ts";
+import { codeOf, translated } from "./errors.ts";
 import { COPYING_KEY, DATA_PREFIX, MANIFEST_KEY, REFS_PREFIX } from "./keys.ts";
 import { readManifest } from "./manifest.ts";
 import { defaultWorkspace, isS3Location, parseS3Location } from "./s3_location.ts";
@@ -95,8 +95,7 @@ export async function openBackend(location: string, options: OpenBackendOptions 
   } catch (error) {
     if (!(error instanceof BackendError)) throw error;
     const hint = S3_HINTS[error.code];
-    const code = error.code === "precondition_failed" ? "conflict" : error.code;
-    throw new TaskdError(code, error.message, { cause: error, hint });
+    throw new TaskdError(codeOf(error), error.message, { cause: error, hint });
   }
 }
 
