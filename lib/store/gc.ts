@@ -182,8 +182,8 @@ async function survey(
   });
   // After all heads: what is marked from here on is what history costs.
   const history: HistoryCost[] = [];
-  const past = found.filter((ref) => !unfinished.includes(ref)).map((ref) =>
-    [ref, pastOf(ages, options, ref)] as const
+  const past = found.filter((each) => !unfinished.includes(each)).map((each) =>
+    [each, keptPoints(each.ref, options.keep ?? [], ages)] as const
   );
   await marker.look(past.flatMap(([, points]) => points.map(({ lineage }) => lineage)), options.signal);
   for (const [ref, points] of past) {
@@ -206,10 +206,6 @@ async function survey(
 async function isChanged({ backend }: StoreContext, list: VersionedTombstones | undefined): Promise<boolean> {
   const now = await readTombstones(backend).catch(() => list);
   return now?.etag !== list?.etag;
-}
-
-function pastOf(ages: Ages, { keep = [] }: Pick<GcOptions, "keep">, { ref }: FoundRef) {
-  return keptPoints(ref, keep, ages);
 }
 
 async function withdrawAll({ refs, log }: StoreContext, unfinished: FoundRef[]): Promise<void> {
@@ -239,10 +235,10 @@ async function publish(
 async function reviveLate(
   context: StoreContext,
   survey: Survey,
-  { tombstones, etag, ...options }: Pick<GcOptions, "keep"> & { tombstones: Tombstone[]; etag: string | undefined },
+  { tombstones, etag, keep = [] }: Pick<GcOptions, "keep"> & { tombstones: Tombstone[]; etag: string | undefined },
 ): Promise<number> {
   const known = new Set(survey.refs.map(({ db, branch, etag }) => `${db}@${branch} ${etag}`));
-  const rootsOf = (found: FoundRef): Base[] => [...pointsOf(found), ...pastOf(survey.ages, options, found)];
+  const rootsOf = (found: FoundRef): Base[] => [...pointsOf(found), ...keptPoints(found.ref, keep, survey.ages)];
   const roots = new Set(survey.refs.flatMap((found) => rootsOf(found).map(placeOf)));
   const chains = new Chains(context.backend);
   const reached = new Map<string, Set<string>>();

@@ -14,14 +14,11 @@ import { COPYING_KEY, DATA_PREFIX, MANIFEST_KEY, REFS_PREFIX } from "./keys.ts";
 import { correctRecord, encodeRecord, hex, OWN_BYTES, type ParsedRecord, parseRecord, readRecord } from "./records.ts";
 
 const STORE_FORMAT = "taskd-branch-store";
-/** Layouts that this program reads, and what each may hold that the one before it may not. */
-const LAYOUTS = {
-  1: "lineages that are whole",
-  2: "lineages with base pointers, into which shared forks lead",
-} as const;
+/** Lineages that are whole. */
 const LAYOUT_MATERIALIZED = 1;
+/** Also lineages with base pointers, into which shared forks lead. */
 export const LAYOUT_SHARED = 2;
-const NEWEST_LAYOUT = Math.max(...Object.keys(LAYOUTS).map(Number));
+const NEWEST_LAYOUT = LAYOUT_SHARED;
 
 const Manifest = v.object({
   format: v.literal(STORE_FORMAT),
