@@ -61,12 +61,6 @@ export function serveFetch<Via>({ answer, failed }: FetchOptions<Via>): (exchang
   };
 }
 
-interface FetchRequest {
-  request: Request;
-  /** Null when its target and Host are no URL. A request without a Host is one to localhost. */
-  url: URL | null;
-}
-
 /** Methods that fetch does not have. */
 const METHODS_REFUSED: ReadonlySet<string | undefined> = new Set(["CONNECT", "TRACE", "TRACK"]);
 
@@ -75,7 +69,8 @@ export function hasBody({ headers }: IncomingMessage): boolean {
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }
 
-function requestOf(incoming: IncomingMessage): FetchRequest {
+/** `url` is null when target and Host are no URL. A request without a Host is one to localhost. */
+function requestOf(incoming: IncomingMessage) {
   const { method = "GET", url: target = "/", rawHeaders } = incoming;
   const headers = new Headers();
   // Each as it came: node:http drops the second of some.

@@ -12,18 +12,8 @@ import { TreeFile } from "./_tree.ts";
 
 const COMPARE_BYTES = 1 << 20;
 
-export interface DifferingPages {
-  /** 1 for each that differs, by number; the file's header aside. */
-  marks: Uint8Array;
-  /** How many, the header included. */
-  pages_changed: number;
-}
-
-export async function differingPages(
-  path_a: string,
-  path_b: string,
-  signal: AbortSignal | undefined,
-): Promise<DifferingPages> {
+/** `marks` has 1 for each page that differs, by number, the file's header aside; `pages_changed` counts that, too. */
+export async function differingPages(path_a: string, path_b: string, signal: AbortSignal | undefined) {
   using a = new TreeFile(path_a);
   using b = new TreeFile(path_b);
   const marks = new Uint8Array(Math.max(a.page_count, b.page_count) + 1);

@@ -11,21 +11,15 @@ import { lastObject } from "./head_check.ts";
 import { type BranchName, formatAddress } from "./names.ts";
 import { correctRecord, encodeRecord, OWN_BYTES } from "./records.ts";
 import { decodeRef, markOf, readRef, type Ref, REF_SCHEMA } from "./ref.ts";
+import type { Restored } from "./results.ts";
 import { ttlField } from "./time_to_live.ts";
-
-export interface SalvagedRef {
-  ref: Ref;
-  /** For the report. */
-  from: string;
-  lost?: string;
-}
 
 /** The ref that damaged bytes were; undefined when nothing proves one. `others` are the damaged refs of all branches. */
 export async function salvageRef(
   context: StoreContext,
   name: BranchName,
   { bytes, others, copy }: { bytes: Uint8Array; others: Map<string, Uint8Array>; copy: Backend | undefined },
-): Promise<SalvagedRef | undefined> {
+): Promise<Pick<Restored, "from" | "lost"> & { ref: Ref } | undefined> {
   const { backend } = context;
   const address = formatAddress(name);
   for (const [key, other] of others) {
