@@ -3,9 +3,9 @@
  */
 
 import type { Clock } from "../../lib/clock.ts";
-import { fileError } from "../../lib/fs.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { ContainerProgram } from "./container_program.ts";
+import { spawnDetached } from "./processes.ts";
 import type { Sandbox, SandboxSpec } from "./runtime.ts";
 import { supervise } from "./supervised_sandbox.ts";
 
@@ -42,7 +42,8 @@ export function containerSandbox(options: ContainerSandboxOptions): Sandbox {
     spec,
     clock,
     grace_ms: GRACE_MS,
-    attach: () => attach(program, name),
+    // With this process as the reader of its output.
+    attach: () => spawnDetached(program.path, { args: ["start", "--attach", name], env: program.env, stdin: "null" }),
     // The program's own `stop` would keep the container locked while it waits.
     async signal(signal) {
       const { code } = await program.ask(["kill", "--signal", signal.slice(3), name]);
@@ -57,25 +58,6 @@ export function containerSandbox(options: ContainerSandboxOptions): Sandbox {
     },
     release: () => remove(program, name, clock),
   });
-}
-
-/** Starts it with this process as the reader of its output. */
-function attach(program: ContainerProgram, name: string): Deno.ChildProcess {
-  try {
-    return new Deno.Command(program.path, {
-      args: ["start", "--attach", name],
-      env: { ...program.env },
-      clearEnv: true,
-      cwd: "/",
-      // Signals of a terminal are the broker's affair, not its containers'.
-      detached: true,
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-  } catch (error) {
-    throw fileError(error, `Cannot start ${program.path}`);
-  }
 }
 
 async function finalState({ program, name, inspect }: ContainerSandboxOptions, code: number): Promise<ContainerState> {

@@ -29,7 +29,7 @@ import { AgentCommands, linksOf } from "./_agent_commands.ts";
 import type { BubblewrapRuntime } from "./bubblewrap/bubblewrap_runtime.ts";
 import { embeddedSandbox, removeCache } from "./_embedded_sandbox.ts";
 import { parkLinks, restoreLinks } from "./_parked_links.ts";
-import { endProcesses, type RunningProcess } from "./processes.ts";
+import { MARKER, type RunningProcess, sweepProcesses } from "./processes.ts";
 import type {
   BuiltInAgentWorkload,
   ListenAddresses,
@@ -57,9 +57,6 @@ const CACHED = ["gen", "remote"];
 const LINK_AND_RUN = '/bin/ln -s -- "$1" "$2" "$3" && shift 3 && exec "$@"';
 
 const AGENT = { name: "agent", module: import.meta.resolve("../agent/main.ts"), folders: [] } as const;
-
-/** The argument by which a process is known again; see {@linkcode DenoRuntime.sweep}. */
-const MARKER = "--taskd-sandbox=";
 
 export interface DenoRuntimeOptions {
   deno_path: string;
@@ -171,17 +168,8 @@ export class DenoRuntime implements SandboxRuntime {
    * first, the marker with this owner and a task id last; and it is listed again right before it is killed.
    */
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
-    const swept = new Set<string>(await this.#options.commands?.sweep(keep));
-    const orphans = (processes: readonly RunningProcess[]) =>
-      processes.flatMap((process) => {
-        const task_id = this.#taskOf(process);
-        return task_id === undefined || keep.has(task_id) ? [] : [{ ...process, task_id }];
-      });
-    const ended = await endProcesses(this.#options.clock, orphans, { onKilled: ({ task_id }) => swept.add(task_id) });
-    if (ended) return [...swept];
-    throw new TaskdError("sandbox_failed", "Cannot end the sandboxes of an earlier run: they are still there", {
-      hint: `Look for processes with ${MARKER}${this.#options.owner} and end them`,
-    });
+    const commands = new Set(await this.#options.commands?.sweep(keep));
+    return [...commands.union(await sweepProcesses(this.#options, keep, (process) => this.#taskOf(process)))];
   }
 
   #taskOf({ command_line }: RunningProcess): string | undefined {

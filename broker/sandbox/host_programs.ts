@@ -97,13 +97,7 @@ function isExchangeable(path: string, uid: number | null): boolean {
  */
 function isTrusted(path: string, uid: number | null): boolean {
   const brought = (at: string, name: string) => name === "node_modules" || lstatIfPresent(`${at}/.git`) !== undefined;
-  if (visit(path, uid, new Set(), brought) !== "own") return false;
-  try {
-    const { isFile, mode } = Deno.statSync(path);
-    return isFile && ((mode ?? 0) & 0o111) !== 0;
-  } catch {
-    return false;
-  }
+  return visit(path, uid, new Set(), brought) === "own" && isProgram(path);
 }
 
 /**
@@ -207,6 +201,16 @@ export function askProgram(options: AskOptions): AskProgram {
 /** Finds a program; undefined when it is at none of its places. */
 export function findProgram(name: HostProgram, places = PROGRAM_PATHS): string | undefined {
   return places[name].find(isFile);
+}
+
+/** Whether a file is there that can be executed. */
+export function isProgram(path: string): boolean {
+  try {
+    const { isFile, mode } = Deno.statSync(path);
+    return isFile && ((mode ?? 0) & 0o111) !== 0;
+  } catch {
+    return false;
+  }
 }
 
 /** Whether a file is there; what cannot be looked at counts as absent. */

@@ -4,6 +4,7 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
+import { fileError } from "../../lib/fs.ts";
 import { runProcess } from "../../lib/process.ts";
 
 export interface RunningProcess {
@@ -86,6 +87,53 @@ export async function endProcesses<T extends RunningProcess>(
     await clock.sleep(POLL_MS, signal);
   }
   return false;
+}
+
+/** The argument by which a sandbox's processes are known again, before the broker that it is of and its task. */
+export const MARKER = "--taskd-sandbox=";
+
+/**
+ * Ends what an earlier process of this broker left of sandboxes, except those of the tasks in `keep`.
+ *
+ * @param taskOf The task whose sandbox a process is of; undefined for one of another broker, or of nothing like it.
+ * @returns The tasks whose sandboxes were ended.
+ */
+export async function sweepProcesses(
+  { clock, owner }: { clock: Clock; owner: string },
+  keep: ReadonlySet<string>,
+  taskOf: (process: RunningProcess) => string | undefined,
+): Promise<Set<string>> {
+  const swept = new Set<string>();
+  const orphans = (processes: readonly RunningProcess[]) =>
+    processes.flatMap((process) => {
+      const task_id = taskOf(process);
+      return task_id === undefined || keep.has(task_id) ? [] : [{ ...process, task_id }];
+    });
+  if (await endProcesses(clock, orphans, { onKilled: ({ task_id }) => swept.add(task_id) })) return swept;
+  throw new TaskdError("sandbox_failed", "Cannot end the sandboxes of an earlier run: they are still there", {
+    hint: `Look for processes with ${MARKER}${owner} and end them`,
+  });
+}
+
+/** Starts a program in a group of its own: signals of a terminal are the broker's affair, not its sandboxes'. */
+export function spawnDetached(
+  program: string,
+  { args, env, stdin }: { args: string[]; env: Readonly<Record<string, string>>; stdin: "null" | "piped" },
+): Deno.ChildProcess {
+  try {
+    return new Deno.Command(program, {
+      args,
+      env: { ...env },
+      clearEnv: true,
+      cwd: "/",
+      detached: true,
+      stdin,
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+  } catch (error) {
+    throw fileError(error, `Cannot start ${program}`);
+  }
 }
 
 /** Sends a signal to a process (or, negative, a group); false when there is none, or none of this user's. */

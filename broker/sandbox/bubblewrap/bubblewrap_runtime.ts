@@ -15,14 +15,14 @@ import { GATEWAY_PORT, PROXY_PORT } from "../../egress/ports.ts";
 import { AGENT_ID, MAPPED_BASE } from "../agent_user.ts";
 import { ContainerProgram } from "../container_program.ts";
 import { giveAway } from "../give_away.ts";
-import { endProcesses, type RunningProcess } from "../processes.ts";
+import { MARKER, type RunningProcess, sweepProcesses } from "../processes.ts";
 import type { ListenAddresses, Sandbox, SandboxRuntime, SandboxSpec } from "../runtime.ts";
 import { bubblewrapSandbox } from "./bubblewrap_sandbox.ts";
 import { type Bounding, controlGroup } from "./control_groups.ts";
 import { hostToolchain } from "./host_toolchain.ts";
 import type { ReadHostView } from "./host_view.ts";
 import type { FilterArch } from "./seccomp_filter.ts";
-import { MARKER, startCommand } from "./start_script.ts";
+import { startCommand } from "./start_script.ts";
 
 export interface BubblewrapRuntimeOptions {
   /** The bwrap program, absolute. */
@@ -158,17 +158,7 @@ export class BubblewrapRuntime implements SandboxRuntime {
    * line begins, with this bwrap and this owner, and is listed again right before it is killed.
    */
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
-    const swept = new Set<string>();
-    const orphans = (processes: readonly RunningProcess[]) =>
-      processes.flatMap((process) => {
-        const task_id = taskOf(process, this.#options);
-        return task_id === undefined || keep.has(task_id) ? [] : [{ ...process, task_id }];
-      });
-    const ended = await endProcesses(this.#options.clock, orphans, { onKilled: ({ task_id }) => swept.add(task_id) });
-    if (ended) return [...swept];
-    throw new TaskdError("sandbox_failed", "Cannot end the sandboxes of an earlier run: they are still there", {
-      hint: `Look for processes with ${MARKER}${this.#options.owner} and end them`,
-    });
+    return [...await sweepProcesses(this.#options, keep, (process) => taskOf(process, this.#options))];
   }
 }
 

@@ -8,11 +8,11 @@
 import * as v from "valibot";
 import type { Clock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
-import { fileError, readTextOf, removeIfPresent } from "../../../lib/fs.ts";
+import { readTextOf, removeIfPresent } from "../../../lib/fs.ts";
 import { parseJson } from "../../../lib/text/json.ts";
 import { runProcess } from "../../../lib/process.ts";
 import { supervise } from "../supervised_sandbox.ts";
-import { signalProcess } from "../processes.ts";
+import { signalProcess, spawnDetached } from "../processes.ts";
 import type { Sandbox, SandboxSpec } from "../runtime.ts";
 import type { ControlGroup } from "./control_groups.ts";
 import { watchMemory } from "./memory_watch.ts";
@@ -47,7 +47,7 @@ const ReportSchema = v.object({ "child-pid": v.number() });
 export function bubblewrapSandbox(options: BubblewrapSandboxOptions): Sandbox {
   const { start, clock, report, group } = options;
   const env = { ...START_ENV, ...options.env };
-  const child = spawn(start, env);
+  const child = spawnDetached(start.program, { args: start.args, env, stdin: "piped" });
   const fed = feed(child, start.stdin);
   const over = new AbortController();
   let said = "";
@@ -67,7 +67,7 @@ export function bubblewrapSandbox(options: BubblewrapSandboxOptions): Sandbox {
     signalProcess(-child.pid, "SIGKILL");
   };
   const watching = group !== undefined ? undefined : watchMemory({
-    first: () => Promise.resolve(firstProcess(report)),
+    first: () => firstProcess(report),
     memory_bytes: spec.memory_bytes,
     clock,
     signal: over.signal,
@@ -104,24 +104,6 @@ export function bubblewrapSandbox(options: BubblewrapSandboxOptions): Sandbox {
       removeIfPresent(report);
     },
   });
-}
-
-function spawn({ program, args }: StartCommand, env: Record<string, string>): Deno.ChildProcess {
-  try {
-    return new Deno.Command(program, {
-      args,
-      env,
-      clearEnv: true,
-      cwd: "/",
-      // Signals of a terminal are the broker's affair, not its sandboxes'.
-      detached: true,
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-  } catch (error) {
-    throw fileError(error, `Cannot start ${program}`);
-  }
 }
 
 async function feed({ stdin }: Deno.ChildProcess, bytes: Uint8Array<ArrayBuffer>): Promise<void> {

@@ -73,12 +73,7 @@ export function controlGroup(
   }
   if (bounding === "none") return undefined;
   const manager = uid === 0 ? "--system" : "--user";
-  const properties = {
-    MemoryMax: memory_bytes,
-    MemorySwapMax: 0,
-    TasksMax: pids,
-    CPUWeight: CPU_WEIGHT,
-  };
+  const properties = { MemoryMax: memory_bytes, MemorySwapMax: 0, TasksMax: pids, CPUWeight: CPU_WEIGHT };
   return {
     words: [
       ...["/usr/bin/systemd-run", manager, "--scope", "--quiet", `--unit=${name}`],

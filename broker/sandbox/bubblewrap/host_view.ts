@@ -10,6 +10,7 @@ import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { words } from "../../../lib/text/words.ts";
+import { isProgram } from "../host_programs.ts";
 import { SYSTEM_FOLDERS } from "./system_view.ts";
 
 export interface HostView {
@@ -217,15 +218,6 @@ function normalized(path: string): string {
     else if (part !== "" && part !== ".") parts.push(part);
   }
   return `/${parts.join("/")}`;
-}
-
-function isProgram(path: string): boolean {
-  try {
-    const { isFile, mode } = Deno.statSync(path);
-    return isFile && ((mode ?? 0) & 0o111) !== 0;
-  } catch {
-    return false;
-  }
 }
 
 /** What a program comes with: its npm package, the prefix that it was installed to, or itself alone. */

@@ -13,7 +13,7 @@ const MAX_BYTES = 8 << 20;
 
 export interface MemoryWatchOptions {
   /** The first process of the sandbox, as the host numbers it; undefined while there is none. */
-  first: () => Promise<number | undefined>;
+  first: () => number | undefined;
   memory_bytes: number;
   clock: Clock;
   signal: AbortSignal;
@@ -28,7 +28,7 @@ export async function watchMemory(options: MemoryWatchOptions): Promise<void> {
     await clock.sleep(INTERVAL_MS, signal).catch(() => {});
     if (signal.aborted) return;
     try {
-      const pid = await first();
+      const pid = first();
       if (pid === undefined) continue;
       const { pids, resident_bytes } = membersOf(pid, await output("/bin/ps", ["-axo", "pid=,ppid=,rss="], options));
       // An upper bound of what follows, and far cheaper.

@@ -13,6 +13,7 @@ import { helperArgs, helperEnv } from "../../../lib/helper_process.ts";
 import { shellWord } from "../../../lib/text/shell_word.ts";
 import { words } from "../../../lib/text/words.ts";
 import { AGENT_ID, MAPPED_BASE } from "../agent_user.ts";
+import { MARKER } from "../processes.ts";
 import {
   bubblewrapArgs,
   type BubblewrapOrder,
@@ -29,8 +30,6 @@ import { OWN_ETC } from "./system_view.ts";
 
 /** What the first program inside writes under bwrap's report: until then a failure is bwrap's own. */
 export const BEGAN = "began";
-/** The argument by which a sandbox's processes are known. */
-export const MARKER = "--taskd-sandbox=";
 
 const HEAP_MIB = 64;
 const NOWHERE = "/nonexistent";
