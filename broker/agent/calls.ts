@@ -4,6 +4,7 @@
  * line on the agent's standard input. There is one call at a time.
  */
 
+import { concat } from "../../lib/concat.ts";
 import { decodeLine, encodeLine, LineSplitter } from "../../lib/protocol/lines.ts";
 
 /** What a call begins with, and no row of progress: the record separator of RFC 7464. */
@@ -79,19 +80,11 @@ export type CallAnswer = ToolAnswer | { failed: string };
 export function encodeCall({ name, arguments: json }: ToolCall): Uint8Array {
   // What is too long is refused where it is done, with the reason: one unit too many is enough for that.
   const call = { name: name.slice(0, MAX_NAME_LENGTH + 1), arguments: json.slice(0, MAX_ARGUMENTS_LENGTH + 1) };
-  const line = encodeLine(call);
-  const bytes = new Uint8Array(1 + line.length);
-  bytes[0] = CALL_MARK;
-  bytes.set(line, 1);
-  return bytes;
+  return concat([Uint8Array.of(CALL_MARK), encodeLine(call)]);
 }
 
 export function encodeCommand(request: CommandRequest): Uint8Array {
-  const line = encodeLine(request);
-  const bytes = new Uint8Array(1 + line.length);
-  bytes[0] = COMMAND_MARK;
-  bytes.set(line, 1);
-  return bytes;
+  return concat([Uint8Array.of(COMMAND_MARK), encodeLine(request)]);
 }
 
 /** The command of a line without its mark. Throws for anything else: the process that sent it may have been taken over. */

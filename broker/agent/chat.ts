@@ -4,13 +4,10 @@
  */
 
 import { parseJson } from "../../lib/text/json.ts";
-import { MAX_CALLS } from "./calls.ts";
+import { MAX_CALLS, type ToolCall } from "./calls.ts";
 
-export interface ChatCall {
+export interface ChatCall extends ToolCall {
   id: string;
-  name: string;
-  /** JSON text, as the model wrote it. */
-  arguments: string;
 }
 
 export type ChatMessage =

@@ -12,6 +12,7 @@ import { stripTypeScriptTypes } from "node:module";
 import type { Clock } from "../../lib/clock.ts";
 import { lstatIfPresent } from "../../lib/fs.ts";
 import { isHotJournal } from "../../lib/sqlite/hot_journal.ts";
+import type { ToolAnswer } from "./calls.ts";
 import type { AgentDatabase } from "./config.ts";
 import sql_worker from "./sql_worker.ts" with { type: "text" };
 import type { SqlAnswer, SqlRequest } from "./sql_worker.ts";
@@ -27,10 +28,7 @@ const MAX_SQL_LENGTH = 1 << 20;
 const MAX_MEMORY_BYTES = 256 << 20;
 const SQL_MS = 60_000;
 
-export interface SqlResult {
-  text: string;
-  summary: string;
-}
+type SqlResult = Pick<ToolAnswer, "text" | "summary">;
 
 export class AgentDatabases {
   readonly #databases: ReadonlyMap<string, string>;

@@ -279,16 +279,7 @@ export class Engine implements BrokerEngine {
   }
 
   view(id: string): Promise<TaskView> {
-    return taskView(this.tasks, id, () => {
-      const work = this.#works.get(id);
-      return work &&
-        {
-          spend: work.spend(),
-          refused_egress: work.refusedEgress(),
-          egress_grants: work.egressGrants(),
-          disk: work.diskUse(),
-        };
-    });
+    return taskView(this.tasks, id, () => this.#works.get(id)?.live());
   }
 
   liveSpend(id: string): SpendFigures | undefined {

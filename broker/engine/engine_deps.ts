@@ -20,28 +20,21 @@ import type { Gh } from "../git/gh.ts";
 import type { Log } from "../../lib/log.ts";
 import type { CommandWorkload, SandboxRuntime } from "../sandbox/runtime.ts";
 import type { ResolvedSettings } from "../settings/load.ts";
-import type { Profile, VendorAuth } from "../settings/settings.ts";
+import type { VendorAuth } from "../settings/settings.ts";
 import type { Decider, WaitingStage } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import type { TaskStore } from "../task/task_store.ts";
 import type { DiskMeter } from "./disk_count.ts";
 import type { StageRoom } from "./stage_room.ts";
-import type { RunSetupResult } from "./profile/run_setup.ts";
+import type { RunSetupResult, SetupOptions } from "./profile/run_setup.ts";
 
-export interface SetupRequest {
+export interface SetupRequest
+  extends Pick<SetupOptions, "profile" | "work_dir" | "proxy_url" | "log_path" | "signal" | "onLine"> {
   order: TaskOrder;
   repo: RepoUrl;
-  profile: Profile;
-  /** Absolute; the commands change it. */
-  work_dir: string;
   /** What was staged: lockfiles are read from there. */
   git_dir: string;
   base_commit: string;
-  /** URL of the egress proxy, with the task's password. */
-  proxy_url: string;
-  log_path: string;
-  signal: AbortSignal;
-  onLine(text: string): void;
   /** Called with each folder beside the work tree that its commands may fill, before they begin. */
   onFolder(path: string): void;
 }

@@ -41,20 +41,7 @@ export function setupRunner(deps: SetupDeps): (request: SetupRequest) => Promise
     });
     if (use.setup_mount !== undefined) request.onFolder(use.setup_mount.source);
     try {
-      const { work_dir, proxy_url, log_path, onLine } = request;
-      const result = await runSetup({
-        task_id: request.order.id,
-        profile,
-        work_dir,
-        runtime,
-        container,
-        proxy_url,
-        cache: use,
-        log_path,
-        signal,
-        onLine,
-        clock,
-      });
+      const result = await runSetup({ ...request, task_id: request.order.id, runtime, container, cache: use, clock });
       const { agent_mount } = use;
       return {
         ...result,

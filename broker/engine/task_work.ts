@@ -17,7 +17,7 @@ import { removeTree } from "../../lib/remove_tree.ts";
 import { isContainerRuntime } from "../sandbox/runtime.ts";
 import type { SandboxEnd } from "../sandbox/runtime.ts";
 import type { Json } from "../task/value_schemas.ts";
-import type { DiskUse, EgressGrants, RefusedEgress, SpendFigures } from "../task/schema.ts";
+import type { RefusedEgress, SpendFigures } from "../task/schema.ts";
 import { type Decider, type Move, type Outcome, type Stage, STAGES } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 import { boundTo } from "./bind.ts";
@@ -36,6 +36,7 @@ import { auditPaths, type StagePaths, stagePaths } from "./task_paths.ts";
 import { DISK } from "./trace_evidence.ts";
 import { refusedBy } from "./refused_egress.ts";
 import { MAX_OUTPUT_BYTES, Transcript } from "./transcript.ts";
+import type { LiveTask } from "./views.ts";
 import { sandboxWorkload } from "./workload.ts";
 
 /** Memory of a container: a package manager and a compiler fit. */
@@ -115,24 +116,24 @@ export class TaskWork {
     return this.#last_note;
   }
 
-  refusedEgress(): RefusedEgress {
-    return this.#egress === undefined ? [] : refusedBy(this.#egress.decisions());
+  /** What is not in its trace yet, or not as it stands now. */
+  live(): LiveTask {
+    return {
+      spend: this.spend(),
+      refused_egress: this.#refusedEgress(),
+      egress_grants: this.#granted?.list() ?? [],
+      disk: this.#disk.use,
+    };
   }
 
-  /** Hosts that were opened to it so far, with how often each was used. */
-  egressGrants(): EgressGrants {
-    return this.#granted?.list() ?? [];
+  #refusedEgress(): RefusedEgress {
+    return this.#egress === undefined ? [] : refusedBy(this.#egress.decisions());
   }
 
   async grantEgress(request: EgressGrantRequest, by?: Decider): Promise<void> {
     if (this.#granted !== undefined && !this.#decided) return await this.#granted.grant(request, by);
     const when = this.#granted === undefined ? "its setup has not begun" : "its agent has ended";
     throw new TaskdError("wrong_state", `Cannot grant the task ${this.task.id} a host: ${when}`);
-  }
-
-  /** The disk space that it was found to take so far. */
-  diskUse(): DiskUse | undefined {
-    return this.#disk.use;
   }
 
   #diskWatch(): DiskWatch {
@@ -354,7 +355,7 @@ export class TaskWork {
   async #collect(staged: StagedRepository): Promise<Move> {
     await this.#to({ from: "running", to: "collecting" });
     if (this.#forks.length > 0) this.#known.databases = await collectData(this.#deps, this.#dataWork());
-    const grants = this.egressGrants();
+    const grants = this.#granted?.list() ?? [];
     if (grants.length > 0) this.#known.egress_grants = grants;
     const gate = await collectChange(this.#deps, {
       task: this.task,
@@ -399,7 +400,7 @@ export class TaskWork {
     const steps: [string, () => Promise<unknown>][] = [
       ["release the dependency cache", () => setup?.release() ?? Promise.resolve()],
       ["note what egress came to", async () => {
-        const refused = this.refusedEgress();
+        const refused = this.#refusedEgress();
         this.#egress?.end();
         await this.#granted?.close();
         if (refused.length > 0) await this.#evidence("refused_egress", refused);

@@ -79,12 +79,7 @@ function changes(record: TaskRecord, row: Row): Partial<TaskRecord> {
     }
     case "evidence": {
       const evidence = Object.assign(noEvidence(), record.evidence);
-      Object.defineProperty(evidence, row.name, {
-        value: row.value,
-        enumerable: true,
-        writable: true,
-        configurable: true,
-      });
+      evidence[row.name] = row.value;
       if (Object.keys(evidence).length > MAX_ENTRIES) throw impossible(row, `it has over ${MAX_ENTRIES} facts`);
       return { evidence };
     }
