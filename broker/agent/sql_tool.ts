@@ -80,7 +80,8 @@ export class AgentDatabases {
   }
 
   async #ask(name: string, request: SqlRequest): Promise<SqlAnswer> {
-    const worker = new Worker(this.#url(), { type: "module" });
+    const source = () => new Blob([stripTypeScriptTypes(sql_worker)], { type: "text/javascript" });
+    const worker = new Worker(this.#module ??= URL.createObjectURL(source()), { type: "module" });
     const over = new AbortController();
     const { promise, resolve } = Promise.withResolvers<SqlAnswer>();
     worker.onmessage = ({ data }: MessageEvent<SqlAnswer>) => resolve(data);
@@ -101,11 +102,6 @@ export class AgentDatabases {
     await late;
     worker.terminate();
     return answer;
-  }
-
-  #url(): string {
-    const source = () => new Blob([stripTypeScriptTypes(sql_worker)], { type: "text/javascript" });
-    return this.#module ??= URL.createObjectURL(source());
   }
 }
 

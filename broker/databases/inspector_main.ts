@@ -57,7 +57,9 @@ async function inspect(): Promise<Report> {
     const problems = found.filter((line) => !known.has(line));
     if (problems.length > 0) throw new Refusal(`it is damaged: ${problems.slice(0, MAX_PROBLEMS).join("; ")}`);
   }
-  if (sameContent()) return unchanged();
+  if (sameContent()) {
+    return { ok: true, changed: false, tables: [], more_tables: 0, schema: [], more_schema: 0, other_changes: false };
+  }
   const tree = new ChangesetWriter(CHANGESET);
   const spreads = new Spreads();
   // Its soundness was asked for, of all of it.
@@ -122,20 +124,12 @@ class Spreads {
   }
 }
 
-function unchanged(): Report {
-  return { ok: true, changed: false, tables: [], more_tables: 0, schema: [], more_schema: 0, other_changes: false };
-}
-
 function headerOf(path: string): DatabaseHeader {
-  const header = parseDatabaseHeader(firstBytes(path));
-  if (header === undefined) throw new Refusal("it is no SQLite database");
-  return header;
-}
-
-function firstBytes(path: string): Uint8Array {
   using file = Deno.openSync(path);
   const bytes = new Uint8Array(DATABASE_HEADER_BYTES);
-  return bytes.subarray(0, file.readSync(bytes) ?? 0);
+  const header = parseDatabaseHeader(bytes.subarray(0, file.readSync(bytes) ?? 0));
+  if (header === undefined) throw new Refusal("it is no SQLite database");
+  return header;
 }
 
 /** Folds the log into the file and gives it the journal mode that the store's file had. */

@@ -172,17 +172,13 @@ export async function databaseStandings(access: StoreAccess, approved: Approved)
       }
       if (found.kind !== "ready") continue;
       const { holder, state } = await statusOf(client, db, base);
-      if (holder !== undefined) kept(sessionText(db, base));
+      if (holder !== undefined) kept(`a session has ${db}@${base} open (taskd session close ${db}@${base})`);
       if (state === "dirty") {
         standings.push(`the file of ${db}@${base} has edits that the task did not see; they are kept beside it`);
       }
     }
     return standings;
   });
-}
-
-function sessionText(db: string, base: string): string {
-  return `a session has ${db}@${base} open (taskd session close ${db}@${base})`;
 }
 
 async function inspect(

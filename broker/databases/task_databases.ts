@@ -141,11 +141,14 @@ export class TaskDatabases {
     return await withStore(this.#options, { attempted, signal, timeout_ms: CONTENT_MS }, async (client) => {
       const collected: CollectedDatabase[] = [];
       for (const fork of forks) {
-        const { db, branch } = fork;
+        const { db, branch, own: begun } = fork;
         // Else it would be compared with another base than the task began with, and land what no gate has shown.
         const { path } = await client.call("checkout", { db, branch });
         const seen = JSON.stringify(stampFile(path));
-        await requireUntouched(client, fork);
+        const { txid, lineage } = await statusOf(client, db, branch);
+        if (begun !== undefined && (txid !== begun.txid || lineage !== begun.lineage)) {
+          throw changedMeanwhile(db, branch);
+        }
         const { report, image } = await inspectDatabase(this.#options, {
           what: `the database ${db}`,
           left: `${directory}/${fileOf(db)}`,
@@ -322,12 +325,6 @@ async function copyPlain(source: string, target: string): Promise<void> {
   } catch (error) {
     throw fileError(error, `Cannot copy ${source}`);
   }
-}
-
-/** The store has nothing in a task's branch but what it began with; its checkout was compared with that just now. */
-async function requireUntouched(client: Client, { db, branch, own }: ForkedDatabase): Promise<void> {
-  const { txid, lineage } = await statusOf(client, db, branch);
-  if (own !== undefined && (txid !== own.txid || lineage !== own.lineage)) throw changedMeanwhile(db, branch);
 }
 
 function changedMeanwhile(db: string, branch: string): TaskdError {

@@ -150,7 +150,7 @@ export class Session {
   /** Puts an allowed or refused attempt on record for the task; the log's line is {@linkcode log}'s. */
   record(attempt: Attempt, outcome: Refused | number): EgressDecision {
     const decision = this.#decision(attempt, outcome);
-    this.#admission?.note(decision);
+    this.#admission?.ring.add(decision);
     this.deps.onDecision(decision);
     return decision;
   }

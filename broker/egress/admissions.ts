@@ -5,7 +5,7 @@
 import { timingSafeEqual } from "@std/crypto/timing-safe-equal";
 import { type Clock, type RandomBytes, randomHex } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { DecisionRing, type EgressDecision } from "./decision.ts";
+import { DecisionRing } from "./decision.ts";
 import { type Closable, GrantedHosts } from "./grants.ts";
 import type { EgressTarget } from "./host_name.ts";
 import { Refused } from "./reasons.ts";
@@ -71,10 +71,6 @@ export class EgressAdmission {
     if (this.#wildcard_names.size >= MAX_WILDCARD_NAMES) throw new Refused("too_many_names");
     this.#wildcard_names.add(target.host);
     return "list";
-  }
-
-  note(decision: EgressDecision): void {
-    this.ring.add(decision);
   }
 
   end(): void {

@@ -39,10 +39,6 @@ async function systemConnect(address: string, port: number, signal: AbortSignal)
   return connection;
 }
 
-function interfaceAddresses(): string[] {
-  return Deno.networkInterfaces().map(({ cidr }) => cidr);
-}
-
 export class Dialer {
   readonly #options: DialerOptions;
   readonly #allowed: ReadonlySet<string>;
@@ -98,7 +94,7 @@ export class Dialer {
   }
 
   #ownPrefixes(): readonly Prefix[] {
-    const { clock, own_addresses = interfaceAddresses } = this.#options;
+    const { clock, own_addresses = () => Deno.networkInterfaces().map(({ cidr }) => cidr) } = this.#options;
     const now_ms = clock.monotonic();
     if (now_ms >= this.#own_until_ms) {
       this.#own = own_addresses().flatMap((text) => parsePrefix(text) ?? []);

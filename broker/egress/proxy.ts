@@ -63,7 +63,8 @@ export interface TaskEgress {
 
 export class EgressProxy {
   readonly #listener: HttpListener;
-  readonly #address: { hostname: string; port: number };
+  /** Where it listens; the port is the real one when 0 was asked for. */
+  readonly address: { hostname: string; port: number };
   readonly #deps: SessionDeps;
   readonly #egress: EgressList;
   readonly #sessions = new Set<Session>();
@@ -78,7 +79,7 @@ export class EgressProxy {
     options: EgressProxyOptions,
   ) {
     this.#listener = listener;
-    this.#address = address;
+    this.address = address;
     this.#egress = options.egress;
     this.#deps = {
       clock: options.clock,
@@ -124,11 +125,6 @@ export class EgressProxy {
         hint: "See whether another broker runs, and whether the address exists on this host (gateway_ip)",
       });
     }
-  }
-
-  /** Where it listens; the port is the real one when 0 was asked for. */
-  get address(): { hostname: string; port: number } {
-    return this.#address;
   }
 
   get connections(): number {

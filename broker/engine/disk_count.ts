@@ -75,16 +75,13 @@ async function count(
   const sums = new TextDecoder().decode(stdout).split("\n").flatMap((line) => /^(\d+)\t\//.exec(line)?.[1] ?? []);
   const bytes = sums.reduce((all, kib) => all + Number(kib) * 1_024, 0);
   // What is gone since its folder was read takes no space.
-  const complaint = code === 0 ? undefined : stderr.split("\n").find((line) => line !== "" && !isGone(line));
+  const complaints = stderr.split("\n").filter((line) => line !== "" && !line.endsWith(": No such file or directory"));
+  const complaint = code === 0 ? undefined : complaints[0];
   if (complaint !== undefined) return { bytes, incomplete: sanitizeLine(complaint).slice(0, MAX_COMPLAINT_CHARS) };
   if (sums.length !== there.length && there.every((folder) => isThere(folder, attempted))) {
     throw new TaskdError("unavailable", `${attempted}: du ended with code ${code}`);
   }
   return { bytes };
-}
-
-function isGone(complaint: string): boolean {
-  return complaint.endsWith(": No such file or directory");
 }
 
 function isThere(folder: string, attempted: string): boolean {

@@ -179,7 +179,10 @@ export class Engine implements BrokerEngine {
     const { agent, auth } = plan;
     let claim: StartClaim;
     try {
-      if (low !== undefined) throw noRoom(low);
+      if (low !== undefined) {
+        const hint = "Make room there; tasks that run already go on";
+        throw new TaskdError("no_space", `Cannot start the task: ${low}`, { hint });
+      }
       claim = admission.claim({
         lane: agent.lane,
         auth,
@@ -408,12 +411,6 @@ export class Engine implements BrokerEngine {
     await this.#background.idle();
     await this.tasks.close();
   }
-}
-
-function noRoom(low: string): TaskdError {
-  return new TaskdError("no_space", `Cannot start the task: ${low}`, {
-    hint: "Make room there; tasks that run already go on",
-  });
 }
 
 function given(reason: string): string {

@@ -74,7 +74,8 @@ export class DesktopNotifier {
   constructor(options: NotifierOptions) {
     this.#options = options;
     if (!options.enabled) return;
-    this.#found = find(options.programs ?? notifyPrograms());
+    const { programs = notifyPrograms() } = options;
+    [this.#found] = programs.flatMap((program) => program.paths.filter(isFile).map((path) => ({ path, program })));
     if (this.#found === undefined) {
       options.log("info", "notify", "No desktop notifications: neither notify-send nor osascript is installed");
     }
@@ -147,8 +148,4 @@ function shortened(text: string, max_chars: number): string {
 
 function escapeMarkup(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-}
-
-function find(programs: readonly NotifyProgram[]): { path: string; program: NotifyProgram } | undefined {
-  return programs.flatMap((program) => program.paths.filter(isFile).map((path) => ({ path, program })))[0];
 }

@@ -75,10 +75,7 @@ export interface ReportedCost {
 export type Ending = "complete" | "client_gone" | "upstream_failed" | "cut_off";
 
 /** One settled request; nothing in it is secret. */
-export interface Settlement {
-  task_id: string;
-  lane: Lane;
-  auth: AuthMode;
+export interface Settlement extends Pick<LeaseOptions, "task_id" | "lane" | "auth"> {
   route: RouteRow["name"];
   model: string | undefined;
   /** The vendor's status; undefined when there was none. */

@@ -238,13 +238,9 @@ function byModel(rows: readonly PriceRow[], overrides: readonly PriceRow[]): Map
 
 function spellings(model: string): [string, PriceMatch][] {
   const name = model.toLowerCase();
-  const undated = withoutDate(name);
+  const undated = name.replace(/[-@](?:20\d{6}|20\d\d-\d\d-\d\d|\d\d-\d\d|latest)$/, "");
   const bare = undated.replace(/^.*\//, "").replace(/^(?:models|anthropic|openai|google)[.:]/, "");
   return [[name, "exact"], [undated, "without date"], [bare, "without provider"]];
-}
-
-function withoutDate(name: string): string {
-  return name.replace(/[-@](?:20\d{6}|20\d\d-\d\d-\d\d|\d\d-\d\d|latest)$/, "");
 }
 
 function familyOf(model: string): string {

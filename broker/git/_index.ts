@@ -65,10 +65,11 @@ export async function buildTree(
   const { too_large } = scan;
   const omitted = changed.filter(isRefused).map(({ path }) => path);
   const edited = changed.filter((change) => !isRefused(change) && !too_large.has(change.path)).map(({ path }) => path);
+  const no_object = "0".repeat(base_commit.length);
   // Deleted paths go before anything takes their place; submodules go too, so that git never reads one.
   await call(
     ["update-index", "-z", "--index-info"],
-    removals([...gone, ...gitlinks.map(({ path }) => path)], base_commit),
+    joinRecords([...gone, ...gitlinks.map(({ path }) => path)].map((path) => `0 ${no_object}\t${path}`)),
   );
 
   const others = await listOthers(git, { ...run, repository, attempted: ATTEMPTED });
@@ -135,10 +136,6 @@ function sorted(records: RawPath[], special: Set<RawPath>) {
 /** Git refuses links by this name; the file of the base stays. */
 function isRefused({ path, mode }: { path: RawPath; mode: string }): boolean {
   return mode === SYMLINK && /(?:^|\/)\.gitmodules$/i.test(path);
-}
-
-function removals(paths: readonly RawPath[], base_commit: string): Uint8Array<ArrayBuffer> {
-  return joinRecords(paths.map((path) => `0 ${"0".repeat(base_commit.length)}\t${path}`));
 }
 
 /** The submodules whose place is taken by files of the task: at it, below it, or at a folder that it lies in. */

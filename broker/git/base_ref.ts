@@ -9,9 +9,8 @@ import { removeTree } from "../../lib/remove_tree.ts";
 import { binary } from "./_records.ts";
 import type { Git, GitRunOptions } from "./git.ts";
 import type { RepoUrl } from "./repo_url.ts";
-import { LIST_LIMITS, listRemote } from "./remote_refs.ts";
+import { LIST_LIMITS, listRemote, OID } from "./remote_refs.ts";
 
-const OID = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
 /** As many digits as git itself shows of a commit at least. */
 const SHORT_OID = /^[0-9a-f]{7,63}$/;
 /** Branches that a message names. */
@@ -48,7 +47,7 @@ export async function resolveBase(git: Git, options: BaseRefOptions): Promise<Ba
   for (const name of names) {
     const target = refs.get(name);
     if (target === undefined) continue;
-    return name.startsWith("refs/heads/") ? { target, base_branch: name.slice("refs/heads/".length) } : { target };
+    return name.startsWith("refs/heads/") ? { target, base_branch: branchName(name) } : { target };
   }
   const commit = SHORT_OID.test(base) ? await commitOf(git, base, options) : undefined;
   if (commit !== undefined) return { target: commit };

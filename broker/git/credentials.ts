@@ -81,7 +81,9 @@ export function operatorCredentials(url: RepoUrl, sources: CredentialSources): G
     ...url.transport === "ssh" ? ["SSH_AUTH_SOCK"] as const : TOKEN_VARIABLES,
   ]);
   if (url.transport === "ssh") {
-    const GIT_SSH_COMMAND = sshCommand(of("core.sshcommand").at(-1)?.[1]);
+    const own = of("core.sshcommand").at(-1)?.[1] ?? "/usr/bin/ssh";
+    // Options go to ssh alone, other programs have others.
+    const GIT_SSH_COMMAND = isSshCommand(own) ? `${own} ${SSH_OPTIONS}` : own;
     // A program of the operator's may know no batch mode; ssh below it asks no terminal.
     const silent = { SSH_ASKPASS: "/bin/false", SSH_ASKPASS_REQUIRE: "force" };
     return { env: { ...env, ...silent, GIT_SSH_COMMAND, ...settingsEnv(of("ssh.")) }, config: [], secrets: [] };
@@ -94,11 +96,6 @@ export function operatorCredentials(url: RepoUrl, sources: CredentialSources): G
   Object.assign(env, settingsEnv(of("credential.", "http.")));
   const headers = of("http.").filter(([key]) => key.endsWith("extraheader")).map(([, value]) => value);
   return { env, config: helper, secrets: [...TOKEN_VARIABLES.flatMap((name) => env[name] ?? []), ...headers] };
-}
-
-/** The operator's `core.sshCommand`; options go to ssh alone, other programs have others. */
-function sshCommand(own = "/usr/bin/ssh"): string {
-  return isSshCommand(own) ? `${own} ${SSH_OPTIONS}` : own;
 }
 
 export function isSshCommand(command: string): boolean {

@@ -74,10 +74,7 @@ const ATTEMPTED = "Cannot collect the changes";
  */
 export async function collectFacts(git: Git, options: CollectOptions): Promise<DiffFacts> {
   const { git_dir, work_tree, base_commit, max_file_bytes = MAX_FILE_BYTES, deadline_ms, signal } = options;
-  const run = {
-    deadline_ms,
-    signal,
-  };
+  const run = { deadline_ms, signal };
   const scan = await scanWorkTree(work_tree, { max_file_bytes, clock: git.clock, signal });
   const { tree, paths, omitted, left_out } = await buildTree(git, { git_dir, work_tree, base_commit, scan, run });
   const bare: GitRunOptions = { ...run, repository: { git_dir }, attempted: ATTEMPTED };
@@ -103,11 +100,7 @@ export async function collectFacts(git: Git, options: CollectOptions): Promise<D
 }
 
 /** What a change is between. */
-export interface ChangeEnds {
-  base_commit: string;
-  base_tree: string;
-  tree: string;
-}
+export type ChangeEnds = Pick<DiffFacts, "base_commit" | "base_tree" | "tree">;
 
 /** `change_sha256` of what a repository has: of the ids that stand for the whole change, and git's list of its entries. */
 export async function changeDigest(

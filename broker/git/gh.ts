@@ -111,7 +111,7 @@ export class Gh {
       signal,
     });
     // After a lost answer or a crash, the one that exists is this task's, as its branch is.
-    const output = result.code === 0 ? decode(result.stdout) : result.stderr;
+    const output = result.code === 0 ? new TextDecoder().decode(result.stdout) : result.stderr;
     if (result.code !== 0 && !/already exists/.test(output)) throw ghError(attempted, result);
     const found = pullRequestUrl(output, repo);
     if (found !== undefined) return found;
@@ -168,11 +168,7 @@ export class Gh {
       stdin,
       signal,
     });
-    return { ...result, stderr: this.#withoutSecrets(result.stderr) };
-  }
-
-  #withoutSecrets(text: string): string {
-    return hideSecrets(text, TOKEN_VARIABLES.map((name) => this.#env[name] ?? ""));
+    return { ...result, stderr: hideSecrets(result.stderr, TOKEN_VARIABLES.map((name) => this.#env[name] ?? "")) };
   }
 }
 
@@ -226,10 +222,6 @@ function ghError(attempted: string, { code, stderr }: ProcessResult): TaskdError
   return known === undefined
     ? new TaskdError("push_rejected", `${attempted}: ${words}`)
     : new TaskdError(known.code, `${attempted}: ${words}`, { hint: known.hint });
-}
-
-function decode(bytes: Uint8Array): string {
-  return new TextDecoder().decode(bytes);
 }
 
 function clipped(text: string, max: number): string {

@@ -247,7 +247,7 @@ export class Git {
       stdin,
       signal,
     });
-    const stderr = cleaned(result.stderr, credentials?.secrets ?? []);
+    const stderr = sanitizeText(redactUserinfo(hideSecrets(result.stderr, credentials?.secrets ?? [])));
     return {
       ...result,
       stderr: result.code > 128 ? `${stderr}\nfatal: git died of signal ${result.code - 128}` : stderr,
@@ -275,10 +275,6 @@ function repositoryEnv(repository: GitRepository | undefined): Record<string, st
     ...work_tree === undefined ? {} : { GIT_WORK_TREE: work_tree },
     ...index_file === undefined ? {} : { GIT_INDEX_FILE: index_file },
   };
-}
-
-function cleaned(stderr: string, secrets: readonly string[]): string {
-  return sanitizeText(redactUserinfo(hideSecrets(stderr, secrets)));
 }
 
 function findGit(places = GIT_PATHS): string {

@@ -6,7 +6,7 @@ import { binary } from "./_records.ts";
 import type { Git, GitRunOptions } from "./git.ts";
 import type { RepoUrl } from "./repo_url.ts";
 
-const OID = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
+export const OID = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
 
 /** For a list of a million refs; a server that goes on without end is cut off there. */
 export const LIST_LIMITS = { memory_bytes: 512 << 20 } as const;

@@ -82,7 +82,8 @@ export async function restoreLinks(parked: ParkedLinks, signal?: AbortSignal): P
   for (const [at, { path }] of links.entries()) {
     if (signal?.aborted) return;
     try {
-      if (isFree(path)) await Deno.rename(placeOf(parked, at), path);
+      const is_free = lstatIfPresent(path) === undefined && lstatIfPresent(dirname(path))?.isDirectory === true;
+      if (is_free) await Deno.rename(placeOf(parked, at), path);
       else await Deno.remove(placeOf(parked, at));
     } catch (error) {
       throw fileError(error, `Cannot put the link ${path} back`);
@@ -103,9 +104,4 @@ async function targetOf(path: string): Promise<string> {
 
 function placeOf({ folder }: ParkedLinks, at: number): string {
   return `${folder}/${at}`;
-}
-
-/** Whether a link can be made: its folder is there, and nothing in its place. */
-function isFree(path: string): boolean {
-  return lstatIfPresent(path) === undefined && lstatIfPresent(dirname(path))?.isDirectory === true;
 }

@@ -5,6 +5,7 @@
 import { examineBubblewrap } from "./bubblewrap/examine.ts";
 import type { Bounding } from "./bubblewrap/control_groups.ts";
 import { randomHex, systemRandom } from "../../lib/clock.ts";
+import type { Limits } from "./container_arguments.ts";
 import { CONTAINER_RUNTIMES, type ContainerKind, type SandboxRuntimeName } from "./runtime.ts";
 import type { RuntimeName } from "../settings/settings.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
@@ -188,15 +189,10 @@ export function describeRuntime(runtime: FoundRuntime): string {
 }
 
 /** Hard limits of this process, which containers inherit; `unlimited` as Infinity. */
-export interface ResourceLimits {
-  open_files: number;
-  processes: number;
-}
-
 export async function resourceLimits(
   ask: AskProgram,
   places = PROGRAM_PATHS,
-): Promise<ResourceLimits | undefined> {
+): Promise<Limits | undefined> {
   const path = findProgram("prlimit", places);
   if (path === undefined) return undefined;
   const said = await ask(path, ["--noheadings", "--raw", "--output", "RESOURCE,HARD", "--nofile", "--nproc"]);
