@@ -69,13 +69,11 @@ export function quotaBytes(gib: number): number {
 
 export class DependencyCache {
   readonly #store: CacheStore | undefined;
-  readonly #clock: Clock;
-  readonly #onWarning: (message: string) => void;
+  readonly #options: DependencyCacheOptions;
 
-  private constructor(store: CacheStore | undefined, { clock, onWarning = () => {} }: DependencyCacheOptions) {
+  private constructor(store: CacheStore | undefined, options: DependencyCacheOptions) {
     this.#store = store;
-    this.#clock = clock;
-    this.#onWarning = onWarning;
+    this.#options = options;
   }
 
   /**
@@ -109,17 +107,15 @@ export class DependencyCache {
     const staging = store.stage();
     if (!store.begin(key)) return new TaskCacheUse(store, { key, repo, staging, holds: false });
     try {
-      await copyTree(store.depsOf(key), staging.deps, {
-        clock: this.#clock,
-        signal,
-      });
+      await copyTree(store.depsOf(key), staging.deps, { clock: this.#options.clock, signal });
       return new TaskCacheUse(store, { key, repo, staging, holds: true });
     } catch (error) {
       await store.abort(staging);
       store.finish(key);
       if (signal?.aborted || !hasCode(error, "not_found", "unavailable")) throw error;
       // It was damaged and counts as absent.
-      this.#onWarning(`The cache entry ${key.slice(0, KEY_PREFIX_LENGTH)} cannot be read: ${error.message}`);
+      const what = `The cache entry ${key.slice(0, KEY_PREFIX_LENGTH)} cannot be read: ${error.message}`;
+      this.#options.onWarning?.(what);
       await store.evict(key);
       return new TaskCacheUse(store, { key, repo, staging: store.stage(), holds: false });
     }

@@ -12,7 +12,7 @@ import type { DatabaseConflicts, Decision } from "../task/database_schema.ts";
 import type { DatabaseChange, DatabaseResult, ForkedDatabase } from "./evidence.ts";
 import { boundedConflicts, type Candidate, checkMerge, conflictText, merge } from "./landing_merge.ts";
 import { taskOf } from "./requested_databases.ts";
-import { checkpointSha256, statusOf, type StoreAccess, withStore } from "./store_calls.ts";
+import { imageSha256, statusOf, type StoreAccess, withStore } from "./store_calls.ts";
 
 /** Milliseconds for all of a task's databases. */
 export const PROMOTE_MS = 1_800_000;
@@ -67,7 +67,9 @@ async function contentProblem(
 ): Promise<string | undefined> {
   try {
     // The checkpoint that was made of it has the branch's name.
-    const { txid, sha256 } = await checkpointSha256(client, { db, branch, checkpoint: branch });
+    const { path, txid } = await client.call("checkout-at", { db, branch, checkpoint: branch });
+    // Read where the daemon puts it, in the store's own directory: it may write nowhere else.
+    const sha256 = await imageSha256(path);
     if (txid === head.txid && sha256 === head.image_sha256) return undefined;
     return `${db}@${branch} does not hold what was approved`;
   } catch (error) {

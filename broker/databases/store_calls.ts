@@ -88,15 +88,3 @@ export async function imageSha256(path: string): Promise<string> {
   }
   return hash.digest("hex");
 }
-
-/**
- * {@linkcode imageSha256} of a checkpoint as the store has it. It is read where the daemon puts it, in the store's own
- * directory: the daemon may write nowhere else.
- */
-export async function checkpointSha256(
-  client: Client,
-  at: { db: string; branch: string; checkpoint: string },
-): Promise<{ txid: number; sha256: string }> {
-  const { path, txid } = await client.call("checkout-at", at);
-  return { txid, sha256: await imageSha256(path) };
-}

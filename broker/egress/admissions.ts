@@ -81,16 +81,14 @@ export class EgressAdmission {
 }
 
 export class EgressAdmissions {
-  readonly #random: RandomBytes;
-  readonly #clock: Clock;
+  readonly #options: { random: RandomBytes; clock: Clock };
   readonly #by_task = new Map<string, EgressAdmission>();
   /** What an unknown user's password is compared with, so that it takes as long. */
   readonly #unknown: EgressAdmission;
 
-  constructor({ random, clock }: { random: RandomBytes; clock: Clock }) {
-    this.#random = random;
-    this.#clock = clock;
-    this.#unknown = new EgressAdmission("", random(32), { rules: new EgressRules(), clock });
+  constructor(options: { random: RandomBytes; clock: Clock }) {
+    this.#options = options;
+    this.#unknown = new EgressAdmission("", options.random(32), { rules: new EgressRules(), clock: options.clock });
     this.#unknown.end();
   }
 
@@ -105,9 +103,10 @@ export class EgressAdmissions {
       throw new TaskdError("invalid_request", `${attempted}: its id is not 1 to 64 letters, digits, dots, _ or -`);
     }
     if (this.#by_task.has(task_id)) throw new TaskdError("already_exists", `${attempted}: it is admitted already`);
+    const { random, clock } = this.#options;
     const rules = new EgressRules(...lists);
-    const password = randomHex(this.#random, 32);
-    const admission = new EgressAdmission(task_id, sha256(password), { rules, clock: this.#clock });
+    const password = randomHex(random, 32);
+    const admission = new EgressAdmission(task_id, sha256(password), { rules, clock });
     this.#by_task.set(task_id, admission);
     return { admission, password };
   }

@@ -14,22 +14,18 @@ import type { Decider } from "../task/stages.ts";
 import type { Task } from "../task/task.ts";
 
 export class GrantedEgress {
-  readonly #task: Task;
-  readonly #egress: TaskEgress;
-  readonly #clock: Clock;
+  readonly #options: { task: Task; egress: TaskEgress; clock: Clock };
   readonly #grants: EgressGrants = [];
   /** One row after the other. */
   #last: Promise<void> = Promise.resolve();
 
-  constructor({ task, egress, clock }: { task: Task; egress: TaskEgress; clock: Clock }) {
-    this.#task = task;
-    this.#egress = egress;
-    this.#clock = clock;
+  constructor(options: { task: Task; egress: TaskEgress; clock: Clock }) {
+    this.#options = options;
   }
 
   /** With how often each was used so far. */
   list(): EgressGrants {
-    const uses = this.#egress.grantUses();
+    const uses = this.#options.egress.grantUses();
     return this.#grants.map((grant, index) => ({ ...grant, used: uses[index] ?? 0 }));
   }
 
@@ -37,11 +33,11 @@ export class GrantedEgress {
   async grant({ host, port, for_ms, uses }: EgressGrantRequest, by?: Decider): Promise<void> {
     const target = { host: publicName(host), port };
     const bounds = { for_ms, ...(uses === undefined ? {} : { uses }) };
-    const at = new Date(this.#clock.now()).toISOString();
+    const at = new Date(this.#options.clock.now()).toISOString();
     const noted = { target: formatTarget(target), at, ...bounds, used: 0, ...(by === undefined ? {} : { by }) };
     const written = this.#last.then(async () => {
       await this.#note([...this.list(), noted]);
-      this.#egress.grant({ target, ...bounds });
+      this.#options.egress.grant({ target, ...bounds });
       this.#grants.push(noted);
     });
     this.#last = written.catch(() => {});
@@ -55,7 +51,7 @@ export class GrantedEgress {
   }
 
   async #note(grants: EgressGrants): Promise<void> {
-    await this.#task.append({ type: "evidence", name: "egress_grants", value: grants });
+    await this.#options.task.append({ type: "evidence", name: "egress_grants", value: grants });
   }
 }
 

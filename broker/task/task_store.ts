@@ -47,9 +47,7 @@ const ROWS_PER_READ = 32;
 /** The tasks of one audit directory. One store for one broker. */
 export class TaskStore {
   readonly audit_root: string;
-  readonly #clock: Clock;
-  readonly #random: RandomBytes;
-  readonly #log: Log;
+  readonly #options: Required<TaskStoreOptions>;
   readonly #entries: Map<string, TraceEntry>;
   readonly #damaged: Map<string, DamagedTask>;
   readonly #open = new Map<string, Task>();
@@ -59,9 +57,7 @@ export class TaskStore {
 
   private constructor(audit_root: string, found: Survey, options: Required<TaskStoreOptions>) {
     this.audit_root = audit_root;
-    this.#clock = options.clock;
-    this.#random = options.random;
-    this.#log = options.log;
+    this.#options = options;
     this.#entries = found.entries;
     this.#damaged = found.damaged;
     this.#stale = found.stale;
@@ -92,7 +88,7 @@ export class TaskStore {
    * @throws {TaskdError} `invalid_request`, `denied`, `no_space` or `unavailable`; there is then no task.
    */
   async create(order: Omit<TaskOrder, "id">): Promise<Task> {
-    const id = newTaskId(this.#random);
+    const id = newTaskId(this.#options.random);
     const task = await Task.create(this.audit_root, { ...order, id }, this.#taskOptions());
     this.#open.set(id, task);
     return task;
@@ -113,7 +109,7 @@ export class TaskStore {
   }
 
   #taskOptions() {
-    return { clock: this.#clock, onChange: (change: TaskChange) => this.#take(change) };
+    return { clock: this.#options.clock, onChange: (change: TaskChange) => this.#take(change) };
   }
 
   live(id: string): Task | undefined {
@@ -319,7 +315,8 @@ export class TaskStore {
 
   async #saveOrLog(): Promise<void> {
     const unsaved = await this.save();
-    if (unsaved !== undefined) this.#log("warn", "index_unsaved", `${unsaved.message}; the next start is slower`);
+    if (unsaved === undefined) return;
+    this.#options.log("warn", "index_unsaved", `${unsaved.message}; the next start is slower`);
   }
 }
 

@@ -36,9 +36,7 @@ export interface TraceWriterOptions {
 export class TraceWriter {
   readonly path: string;
   readonly #file: AppendFile;
-  readonly #clock: Clock;
-  readonly #onDurable: (rows: Row[], head: TraceHead) => void;
-  readonly #onGivenUp: () => void;
+  readonly #options: TraceWriterOptions;
   #durable: TraceHead;
   #next: TraceHead;
   #waiting: Waiting[] = [];
@@ -49,9 +47,7 @@ export class TraceWriter {
     this.path = path;
     this.#file = new AppendFile(path, file, head.bytes);
     this.#durable = this.#next = head;
-    this.#clock = options.clock;
-    this.#onDurable = options.onDurable ?? (() => {});
-    this.#onGivenUp = options.onGivenUp ?? (() => {});
+    this.#options = options;
   }
 
   /**
@@ -144,7 +140,7 @@ export class TraceWriter {
         throw new TaskdError("overloaded", `Cannot write to ${this.path}: the disk does not keep up with the output`);
       }
       const limit = event.type === "output" ? MAX_OUTPUT_TRACE_BYTES : MAX_TRACE_BYTES;
-      const encoded = encodeRow(event, { seq: seq + 1, now_ms: this.#clock.now(), prev });
+      const encoded = encodeRow(event, { seq: seq + 1, now_ms: this.#options.clock.now(), prev });
       if (bytes + encoded.line.length > limit) {
         throw new TaskdError("too_large", `Cannot write to ${this.path}: it would have more than ${limit} bytes`);
       }
@@ -178,14 +174,14 @@ export class TraceWriter {
         // What was queued meanwhile is chained to what was not written.
         const lost = [...batch, ...this.#waiting.splice(0)];
         this.#next = this.#durable;
-        this.#onGivenUp();
+        this.#options.onGivenUp?.();
         for (const { reject } of lost) reject(error);
         continue;
       }
       const last = batch.at(-1)!.encoded;
       const bytes = batch.reduce((sum, { encoded }) => sum + encoded.line.length, this.#durable.bytes);
       this.#durable = { seq: last.row.seq, sha256: last.sha256, bytes };
-      this.#onDurable(batch.map(({ encoded }) => encoded.row), this.#durable);
+      this.#options.onDurable?.(batch.map(({ encoded }) => encoded.row), this.#durable);
       for (const { encoded, resolve } of batch) resolve(encoded.row);
     }
     this.#flushing = undefined;

@@ -3,14 +3,27 @@
  * tools read.
  */
 
-/** Variables by which programs find the egress proxy; `proxy_url` has the task's credentials. */
-function proxyEnv(proxy_url: string): Record<string, string> {
+/**
+ * The environment of a command, except the cache.
+ *
+ * HOME is the sandbox's own and ends with it: what a package writes there must not become configuration of the next
+ * command or of the agent.
+ *
+ * @param proxy_url Has the task's credentials.
+ */
+export function setupEnv(proxy_url: string): Record<string, string> {
   const env: Record<string, string> = {};
   // Programs disagree about the case; curl reads http_proxy in lower case alone.
   for (const name of ["http_proxy", "https_proxy", "all_proxy"]) {
     env[name] = env[name.toUpperCase()] = proxy_url;
   }
   return {
+    HOME: "/tmp",
+    LANG: "C.UTF-8",
+    CI: "true",
+    NO_COLOR: "1",
+    npm_config_update_notifier: "false",
+    PIP_DISABLE_PIP_VERSION_CHECK: "1",
     ...env,
     no_proxy: "",
     NO_PROXY: "",
@@ -23,23 +36,5 @@ function proxyEnv(proxy_url: string): Record<string, string> {
     CARGO_HTTP_PROXY: proxy_url,
     // Node's own fetch, from version 22 on.
     NODE_USE_ENV_PROXY: "1",
-  };
-}
-
-/**
- * The environment of a command, except the cache.
- *
- * HOME is the sandbox's own and ends with it: what a package writes there must not become configuration of the next
- * command or of the agent.
- */
-export function setupEnv(proxy_url: string): Record<string, string> {
-  return {
-    HOME: "/tmp",
-    LANG: "C.UTF-8",
-    CI: "true",
-    NO_COLOR: "1",
-    npm_config_update_notifier: "false",
-    PIP_DISABLE_PIP_VERSION_CHECK: "1",
-    ...proxyEnv(proxy_url),
   };
 }
