@@ -101,7 +101,7 @@ async function commitOf(git: Git, short: string, { url, scratch_dir, remote }: B
       hint: "Give more of its id",
     });
   } catch (error) {
-    throw error instanceof TaskdError ? error : fileError(error, attempted);
+    throw fileError(error, attempted);
   } finally {
     await removeTree(scratch_dir);
   }

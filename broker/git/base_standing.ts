@@ -3,7 +3,6 @@
  * they read. It is asked of the code host, and looked at in a repository of its own, which is removed again.
  */
 
-import { TaskdError } from "../../lib/errors.ts";
 import { fileError, writeFileAtomic } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { pathText, type RawPath, splitRecords } from "./_records.ts";
@@ -61,7 +60,7 @@ export async function baseStanding(git: Git, options: BaseStandingOptions): Prom
     const commits = Number(await git.text(["rev-list", "--count", `${base_commit}..${head}`], run));
     return { state: "moved", commits, ...files };
   } catch (error) {
-    throw error instanceof TaskdError ? error : fileError(error, remote.attempted);
+    throw fileError(error, remote.attempted);
   } finally {
     await removeTree(look).catch(() => {});
   }

@@ -52,7 +52,7 @@ export function requireOwnShape(git_dir: string, attempted: string, borrows?: st
     if (top !== undefined && !top.isDirectory) refuse("");
     if (top !== undefined) walk(git_dir, "", borrows);
   } catch (error) {
-    throw error instanceof TaskdError ? error : fileError(error, attempted);
+    throw fileError(error, attempted);
   }
 }
 

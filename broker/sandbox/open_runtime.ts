@@ -5,7 +5,7 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { askProgram, type PROGRAM_PATHS } from "./host_programs.ts";
+import { askProgram, PROGRAM_PATHS } from "./host_programs.ts";
 import { agentOf } from "../agents.ts";
 import { BubblewrapRuntime } from "./bubblewrap/bubblewrap_runtime.ts";
 import { INSTALL } from "./bubblewrap/examine.ts";
@@ -37,12 +37,10 @@ export interface OpenRuntimeOptions {
 
 /** @throws {TaskdError} `sandbox_failed`. */
 export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxRuntime> {
-  const { settings, owner, env, deno_path, clock = systemClock, places, view, signal } = options;
-  const ask = askProgram({ env, clock, ...(signal ? { signal } : {}) });
+  const { settings, owner, env, deno_path, clock = systemClock, places = PROGRAM_PATHS, view, signal } = options;
+  const ask = askProgram({ env, clock, signal });
   const deno = { path: deno_path, version: Deno.version.deno };
-  const find = (names: readonly SandboxRuntimeName[]) =>
-    findRuntimes({ ask, deno, names, ...(places ? { places } : {}) });
-  const has_program = hasProgram(settings, view);
+  const find = (names: readonly SandboxRuntimeName[]) => findRuntimes({ ask, deno, names, places });
   const without_images = ["bubblewrap", "deno"] as const;
   let found = await find(
     settings.runtime === "auto"
@@ -55,7 +53,7 @@ export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxR
   if (settings.runtime === "auto" && !found.some(({ works }) => works)) {
     found = [...found, ...await find(without_images)];
   }
-  const chosen = chooseRuntime(settings.runtime, found, has_program);
+  const chosen = chooseRuntime(settings.runtime, found, hasProgram(settings, view));
   if (chosen === undefined) throw absent(settings, found);
   if (settings.runtime === "auto") {
     for (const broken of found.filter(({ works }) => !works)) options.onWarning?.(describeRuntime(broken));
@@ -64,18 +62,12 @@ export async function openRuntime(options: OpenRuntimeOptions): Promise<SandboxR
   const behindBubblewrap = ({ path: program, bounding = "none" }: FoundRuntime) => {
     const [refused] = view.refused;
     if (refused !== undefined) throw unseen(refused);
-    const { run_dir } = options;
-    const reaches_nothing = chosen.name === "deno";
     return new BubblewrapRuntime({
+      ...options,
       program,
-      run_dir,
-      view,
       bounding,
-      deno_path,
-      owner,
-      env,
       clock,
-      reaches_nothing,
+      reaches_nothing: chosen.name === "deno",
     });
   };
   if (chosen.name === "deno") {
