@@ -11,7 +11,7 @@ import { runSetup } from "./profile/run_setup.ts";
 import type { SandboxRuntime } from "../sandbox/runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { SetupRequest, SetupResult } from "./engine_deps.ts";
-import { architectureOf, containerOf } from "./workload.ts";
+import { containerOf } from "./workload.ts";
 
 export interface SetupDeps {
   settings: Pick<Settings, "sandbox_image" | "network">;
@@ -33,7 +33,7 @@ export function setupRunner(deps: SetupDeps): (request: SetupRequest) => Promise
       repo: repo.canonical,
       lockfiles: profile.cache ? await findLockfiles(git, { git_dir, commit: base_commit, signal }) : [],
       toolchain: [runtime.name, deps.runtime_version, ...host_toolchain].join(" "),
-      arch: architectureOf(container),
+      arch: container.platform ?? Deno.build.arch,
       setup_commands: profile.setup,
       image: await runtime.imageDigest?.(container.image, signal) ?? container.image,
       enabled: profile.cache,

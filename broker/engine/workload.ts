@@ -82,11 +82,6 @@ export function containerOf(
   return { image: sandbox_image, network, ...(platform === undefined ? {} : { platform }) };
 }
 
-/** The processor of a container; `os/arch` where it is not the host's own. */
-export function architectureOf({ platform }: Container): string {
-  return platform ?? Deno.build.arch;
-}
-
 function databasesEnv(databases: readonly string[]): Record<string, string> {
   return Object.fromEntries(databases.map((db) => [variableOf(db), `${DATABASES_MOUNT}/${fileOf(db)}`]));
 }

@@ -9,6 +9,7 @@ import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../l
 import { MovingDeadlines } from "../../lib/moving_deadlines.ts";
 import { concat } from "../../lib/concat.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { sha256Hex } from "../../lib/sha256.ts";
 import { type Lane, LANES, laneText } from "../agents.ts";
 import type { HttpTimeouts } from "../../lib/http/connection_stream.ts";
 import { drain, hasBody, type HttpExchange } from "../../lib/http/node_messages.ts";
@@ -16,7 +17,7 @@ import { BoundedServer, type HttpListener } from "../../lib/http/server.ts";
 import { ClientGone, MAX_HELD_BYTES, readJsonBody } from "./body.ts";
 import { Exchange, EXCHANGE_LIMITS, type ExchangeLimits, MAX_HELD_ANSWER_BYTES } from "./exchange.ts";
 import { presentedToken } from "./headers.ts";
-import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, TaskLease, tokenDigest } from "./lease.ts";
+import { type Claim, type GatewayLease, type LeaseOptions, type Settlement, TaskLease } from "./lease.ts";
 import { bound } from "./metering/estimate.ts";
 import type { PriceBook } from "./prices.ts";
 import { Refusal } from "./refusal.ts";
@@ -165,7 +166,7 @@ export class Gateway {
     try {
       if (incoming.headers.upgrade !== undefined) throw new Refusal("upgrade_refused", UPGRADE_DETAIL);
       if (this.#closing) throw new Refusal("stopping", "The gateway is stopping");
-      const entry = this.#leases.get(tokenDigest(presentedToken(incoming.headers)));
+      const entry = this.#leases.get(sha256Hex(presentedToken(incoming.headers)));
       if (!entry) throw new Refusal("unauthorized", "The token is unknown, or its task has ended");
       if (!this.#server.assign(stream, entry.lease.digest)) {
         throw new Refusal("overloaded", `The task has ${this.#share} requests on their way`);

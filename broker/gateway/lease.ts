@@ -122,7 +122,7 @@ export interface GatewayLease {
 export class TaskLease {
   readonly options: LeaseOptions;
   readonly allow_tools: ReadonlySet<string>;
-  /** SHA-256 of the token, in hex. */
+  /** SHA-256 of the token, in hex, by which it is looked up: the time of a lookup reveals nothing about the token. */
   readonly digest: string;
   readonly ending: AbortController = new AbortController();
   readonly #idle: (() => void)[] = [];
@@ -143,7 +143,7 @@ export class TaskLease {
 
   static create(options: LeaseOptions, random: RandomBytes): { lease: TaskLease; token: string } {
     const token = `taskd-${randomHex(random, 32)}`;
-    return { lease: new TaskLease(options, tokenDigest(token)), token };
+    return { lease: new TaskLease(options, sha256Hex(token)), token };
   }
 
   /** Claims a place for one request; throws the refusal of the first cap that is reached. */
@@ -281,9 +281,4 @@ export class TaskLease {
     this.#reserved_usd = Math.max(0, this.#reserved_usd - reserved_usd);
     if (--this.#in_flight === 0) { for (const resolve of this.#idle.splice(0)) resolve(); }
   }
-}
-
-/** The digest under which a token is looked up: the time of a lookup reveals nothing about the token. */
-export function tokenDigest(token: string): string {
-  return sha256Hex(token);
 }
