@@ -631,7 +631,7 @@ async function revertedOf(
     using changes = await SourceChanges.read(path("base"), path("theirs"));
     assertEquals((await mergeInto(path("ours"), changes)).conflicts, []);
     sql(path("ours"), ...sides.since ?? []);
-    using back = await SourceChanges.read(path("theirs"), path("base"), { before: path("had") });
+    using back = await SourceChanges.read(path("theirs"), path("base"), { before: [path("had")] });
     const { merged, conflicts } = await mergeInto(path("ours"), back);
     using db = new DatabaseSync(path("ours"));
     rows = merged ? db.prepare(query).all().map((row) => Object.values(row)) : conflicts;

@@ -2,6 +2,7 @@
  * The rows of one table in a merge: each is held against the target's, decided cell by cell, and applied.
  */
 
+import { nameKey } from "../sqlite/image.ts";
 import type { JsonValue } from "../sqlite/diff_result.ts";
 import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
 import { defaultOf } from "../sqlite/side.ts";
@@ -100,14 +101,14 @@ export class TableMerge {
         base: places[place]!,
         fallback: added.find((column) => column.place === place)?.fallback ?? null,
       }));
-    const there = new Set(table.columns.map((name) => name.toLowerCase()));
-    this.#cells = cells.filter(({ name }) => there.has(name.toLowerCase()));
-    const generated = new Set(table.generated.map((name) => name.toLowerCase()));
+    const there = new Set(table.columns.map(nameKey));
+    this.#cells = cells.filter(({ name }) => there.has(nameKey(name)));
+    const generated = new Set(table.generated.map(nameKey));
     this.#missing = after === undefined
       ? []
-      : cells.filter(({ name }) => !there.has(name.toLowerCase()) && !generated.has(name.toLowerCase()));
-    const known = new Set([...columns_before, ...columns_after].map((name) => name.toLowerCase()));
-    const own = table.columns.filter((name) => !known.has(name.toLowerCase()));
+      : cells.filter(({ name }) => !there.has(nameKey(name)) && !generated.has(nameKey(name)));
+    const known = new Set([...columns_before, ...columns_after].map(nameKey));
+    const own = table.columns.filter((name) => !known.has(nameKey(name)));
     const fallbacks = this.#target.defaults(table, own);
     this.#own = own.map((name, i) => ({ name, fallback: fallbacks[i]! }));
     return true;

@@ -4,6 +4,7 @@
  * a merge in turn: what that brought is what the first had brought, and the target did not have undone by itself.
  */
 
+import { nameKey } from "../sqlite/image.ts";
 import type { SettingDiff } from "../sqlite/diff_result.ts";
 import { type Pair, type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { sameValue, type Value } from "../sqlite/row_values.ts";
@@ -125,7 +126,7 @@ class Before implements Disposable {
 
   /** Whether it had a definition as the merge brought it. */
   hadDefinition({ type, name, base }: Definition): boolean {
-    return (this.#definitions.get(`${type} ${name.toLowerCase()}`) ?? undefined) === base;
+    return (this.#definitions.get(`${type} ${nameKey(name)}`) ?? undefined) === base;
   }
 
   /** Whether it had a header field as the merge brought it. */
@@ -189,8 +190,8 @@ class Before implements Disposable {
 
   /** Columns of a table that the merge knew nothing of. */
   #ownColumns({ name, columns }: TargetTable, brought: StoredTable): Column[] {
-    const known = new Set(brought.columns.map((column) => column.name.toLowerCase()));
-    const own = columns.filter((column) => !known.has(column.toLowerCase()));
+    const known = new Set(brought.columns.map((column) => nameKey(column.name)));
+    const own = columns.filter((column) => !known.has(nameKey(column)));
     if (own.length === 0) return [];
     const sql = "SELECT name, type, CAST(dflt_value AS TEXT) FROM pragma_table_xinfo(?)";
     const all = this.#image.query(sql, [name]) as [string, string, string | null][];
@@ -248,9 +249,9 @@ class Before implements Disposable {
 
   /** Values by place; undefined of a column that it has not. */
   #row(table: TargetTable, columns: readonly string[], at: Locator) {
-    const there = new Set(table.columns.map((column) => column.toLowerCase()));
-    const known = columns.filter((column) => there.has(column.toLowerCase()));
-    if ("key" in at && !at.key.every((column) => there.has(column.toLowerCase()))) return undefined;
+    const there = new Set(table.columns.map(nameKey));
+    const known = columns.filter((column) => there.has(nameKey(column)));
+    if ("key" in at && !at.key.every((column) => there.has(nameKey(column)))) return undefined;
     const row = this.#image.row(table, known, at);
     if (row === undefined) return undefined;
     const values: (Value | undefined)[] = columns.map((column) => {
