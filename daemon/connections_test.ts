@@ -67,7 +67,7 @@ Deno.test("an invalid request is answered with its reason, and the connection st
   await refused('{"op":7}', "invalid_request", '"op"');
   await refused('{"op":"databases","id":{}}', "invalid_request", '"id"');
   await refused(`{"op":"databases","id":"${"x".repeat(257)}"}`, "invalid_request", '"id"');
-  await refused("[".repeat(500_000), "invalid_request", "not JSON");
+  await refused("[".repeat(500_000), "invalid_request", "nested deeper");
   assertEquals((await refused('{"op":"toString","id":"a"}', "unknown_op", "toString")).id, "a");
   assertEquals((await refused('{"op":"databases","x":1,"id":0}', "invalid_request", '"x"')).id, 0);
   await refused('{"op":"databases","__proto__":1}', "invalid_request", "__proto__");
