@@ -19,7 +19,8 @@ export const TAKEN_OVER: Readonly<Record<string, string>> = {
   "read a home": "ls -A /root /home | grep -q .",
   "read a password file": "cat /etc/shadow",
   "read the host's name": "cat /etc/hostname",
-  "see another process": "kill -0 $HOST_PID",
+  // In a namespace of their own the script and its subshell may have that number.
+  "see another process": "[ $VICTIM != $$ ] && [ $VICTIM != $BASHPID ] && kill -0 $VICTIM",
   "reach the network": "exec 3<>/dev/tcp/127.0.0.1/$PORT",
   "write a program": "touch /usr/bin/own-$HOST_PID && rm /usr/bin/own-$HOST_PID",
   "write git's home": "touch $HOME/.gitconfig && rm $HOME/.gitconfig",
@@ -43,12 +44,14 @@ export const ALLOWED: Readonly<Record<string, string>> = {
 
 /** The names that the commands have been given. */
 export function targetsOf(
-  { home, own, other, port }: {
+  { home, own, other, port, victim }: {
     home: string;
     own: { git_dir: string; work_tree: string };
     other: { git_dir: string };
     /** Of a listener on loopback. */
     port: number;
+    /** A process of this machine, of no use to anyone. */
+    victim: number;
   },
 ): Record<string, string> {
   return {
@@ -58,6 +61,20 @@ export function targetsOf(
     OTHER: other.git_dir,
     HOST_PID: String(Deno.pid),
     PORT: String(port),
+    VICTIM: String(victim),
+  };
+}
+
+/** A process to be seen. One that is young has a number that few processes behind the wall can have, too. */
+export function startVictim(): AsyncDisposable & { pid: number } {
+  const child = new Deno.Command("/bin/sleep", { args: ["600"], stdin: "null", stdout: "null", stderr: "null" })
+    .spawn();
+  return {
+    pid: child.pid,
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await child.status;
+    },
   };
 }
 
@@ -89,7 +106,9 @@ export const GIT_WALL_PROMISE: SecurityPromise = {
       stageRepository(git, { url, git_dir: `${root}/${name}/git`, work_tree: `${root}/${name}/work` });
     const [{ git_dir, work_tree }, other] = [await stage("own"), await stage("other")];
     using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    const names = targetsOf({ home, own: { git_dir, work_tree }, other, port: listener.addr.port });
+    await using victim = startVictim();
+    const places = { home, own: { git_dir, work_tree }, other };
+    const names = targetsOf({ ...places, port: listener.addr.port, victim: victim.pid });
     const script = attackScript({ ...TAKEN_OVER, ...ALLOWED });
     const variables = Object.entries(names).map(([name, value]) => `${name}=${value}`);
     const attacker = ["/usr/bin/env", [...variables, "/bin/bash", "-c", script]] as const;

@@ -14,7 +14,7 @@ import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { findGitWall } from "../../../broker/git/open_git.ts";
 import { askProgram } from "../../../broker/sandbox/host_programs.ts";
 import { listProcesses } from "../../../broker/sandbox/processes.ts";
-import { ALLOWED, attackScript, TAKEN_OVER, targetsOf } from "../../../cli/redteam/git_wall.ts";
+import { ALLOWED, attackScript, startVictim, TAKEN_OVER, targetsOf } from "../../../cli/redteam/git_wall.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { runProcess } from "../../../lib/process.ts";
@@ -55,7 +55,9 @@ Deno.test({
     using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     const [{ git_dir, work_tree }, other] = [await bench.stage(), await bench.stage()];
     const { home } = bench.git;
-    const env = targetsOf({ home, own: { git_dir, work_tree }, other, port: listener.addr.port });
+    await using victim = startVictim();
+    const places = { home, own: { git_dir, work_tree }, other };
+    const env = targetsOf({ ...places, port: listener.addr.port, victim: victim.pid });
     const call: WalledCall = { repository: { git_dir, work_tree }, home, checks_out: false };
     const behind = (more: Partial<WalledCall>) => (program: string, args: string[]) =>
       behindWall(WALL!, [program, args], { ...call, ...more });
