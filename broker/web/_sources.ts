@@ -5,6 +5,7 @@ export { default as page_proof } from "../task/page_proof.ts" with { type: "text
 export { default as seen } from "../task/seen.ts" with { type: "text" };
 export { default as shown } from "../task/shown.ts" with { type: "text" };
 export { default as concat } from "../../lib/concat.ts" with { type: "text" };
+export { default as long_text } from "../../lib/long_text.ts" with { type: "text" };
 export { default as server_sent_events } from "../../lib/http/server_sent_events.ts" with { type: "text" };
 export { default as canonical_json } from "../../lib/text/canonical_json.ts" with { type: "text" };
 export { default as characters } from "../../lib/text/characters.ts" with { type: "text" };

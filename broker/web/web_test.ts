@@ -20,6 +20,7 @@ Deno.test("every module of the pages is carried by the program", () => {
   // The table of characters and what was seen are the terminal's: the very same text.
   const shared = [
     "../../lib/concat.ts",
+    "../../lib/long_text.ts",
     "../../lib/http/server_sent_events.ts",
     "../../lib/merge/decidable.ts",
     "../../lib/text/canonical_json.ts",

@@ -9,7 +9,7 @@
  */
 
 import { concat } from "../concat.ts";
-import { LongText } from "../text/long_text.ts";
+import { LongText } from "../long_text.ts";
 
 /** Between two pings of a stream on which nothing happens. */
 export const PING_MS = 15_000;

@@ -218,7 +218,9 @@ function isTouched(work: FullWork, name: string): boolean {
   }
   const indexes = [...work.indexes.get(nameKey(name)) ?? []];
   return indexes.some(([, roots]) => roots.size > 1) ||
-    owners.some((of) => of.isTouched("table", name) || indexes.some(([index]) => of.isTouched("index", index)));
+    owners.some((of, side) =>
+      of.isTouched("table", [before, after][side]!.name) || indexes.some(([index]) => of.isTouched("index", index))
+    );
 }
 
 function indexesOf(a: Side, b: Side): FullWork["indexes"] {

@@ -526,6 +526,14 @@ Deno.test("compareDatabases() reads virtual tables by what they show, their stor
   assertEquals(forged.tables.map(({ table }) => table), ["f_data"]);
 });
 
+Deno.test("compareDatabases() finds what differs in tables with capitals, or in other letters", async () => {
+  const start = "CREATE VIRTUAL TABLE Docs USING fts5(Body); INSERT INTO Docs VALUES ('one'); CREATE TABLE Tab(x)";
+  const diffs = await diff(start, "", "UPDATE Docs SET Body = 'two'");
+  assertEquals(diffs.map(({ table }) => table).slice(0, 1), ["Docs"]);
+  const [tab] = await diff("", "CREATE TABLE Tab(x); INSERT INTO Tab VALUES (1)", "CREATE TABLE tAB(x)");
+  assertEquals([tab?.change, tab?.rows_removed], ["changed", 1]);
+});
+
 Deno.test("compareDatabases() shows every row of a table that only has the name of full-text storage", async () => {
   const cases = [
     // The application's own, which the full-text table indexes.

@@ -3,6 +3,7 @@
  * numbers of rows are exact.
  */
 
+import { nameKey } from "../../lib/sqlite/image.ts";
 import type { DatabaseDiff, TableDiff } from "../../lib/sqlite/diff_result.ts";
 import { compareDatabases, differingRows } from "../../lib/sqlite/row_diff.ts";
 import { SeededRandom } from "../support/writers/random.ts";
@@ -94,14 +95,19 @@ function unseen(before: Observed, after: Observed, diff: DatabaseDiff): string[]
       problems.push("order of triggers");
     }
   }
-  const found = new Map(diff.tables.map((table) => [table.table, table]));
-  for (const name of new Set([...before.tables.keys(), ...after.tables.keys()])) {
-    const [old, now] = [before.tables.get(name), after.tables.get(name)];
-    problems.push(...unseenRows(name, old, now, diff, found.get(name)));
+  const found = new Map(diff.tables.map((table) => [nameKey(table.table), table]));
+  const [olds, nows] = [before, after].map(({ tables }) => byKey(tables)) as [Observed["tables"], Observed["tables"]];
+  for (const key of new Set([...olds.keys(), ...nows.keys()])) {
+    problems.push(...unseenRows(key, olds.get(key), nows.get(key), diff, found.get(key)));
   }
   const plain = problems.length === 0 && isLayout(diff);
   if (plain && JSON.stringify(before.views) !== JSON.stringify(after.views)) problems.push("views");
   return problems;
+}
+
+/** A name in other letters is one name to SQLite; that it changed is in its definition. */
+function byKey(tables: Observed["tables"]): Observed["tables"] {
+  return new Map([...tables].map(([name, table]) => [nameKey(name), table]));
 }
 
 function unseenRows(
@@ -121,7 +127,7 @@ function unseenRows(
       : [`table ${name}: ${count} of ${rows.rows.length} rows`];
   }
   const defined = old.definition !== now.definition ||
-    diff.definitions.some((entry) => entry.table === name || entry.table_before === name);
+    diff.definitions.some(({ table, table_before }) => [table, table_before].some((of) => of && nameKey(of) === name));
   const trouble = diff.problems.length > 0 || table?.unread !== undefined || table?.columns !== undefined;
   if (old.damaged !== now.damaged) return trouble ? [] : [`table ${name}: damage`];
   const rows = { removed: without(old.rows, now.rows), added: without(now.rows, old.rows) };
@@ -151,7 +157,7 @@ function unseenRows(
 
 /** A virtual table answers from its storage. */
 function isStorageSeen(name: string, { tables }: DatabaseDiff): boolean {
-  return tables.some(({ table }) => table.startsWith(`${name}_`));
+  return tables.some(({ table }) => nameKey(table).startsWith(`${name}_`));
 }
 
 /** How many of `list` are not in `other`, each of which counts once. */

@@ -4,7 +4,7 @@
  * indentation, so that an answer that was cut off is still metered by what came.
  */
 
-import { LongText } from "../../../lib/text/long_text.ts";
+import { LongText } from "../../../lib/long_text.ts";
 import { parseAnswer } from "./answer_json.ts";
 
 const MAX_VALUE_CHARS = 32 << 20;

@@ -186,8 +186,7 @@ Deno.test("every program is started in the one place that can end it, or stands 
     "lib/boot.ts": "cp of one small file at the start",
     "lib/client/mod.ts": "an example",
     "broker/sandbox/deno_runtime.ts": "the sandbox itself, which is supervised",
-    "broker/sandbox/_container_sandbox.ts": "the sandbox itself, which is supervised",
-    "broker/sandbox/bubblewrap/bubblewrap_sandbox.ts": "the sandbox itself, which is supervised",
+    "broker/sandbox/processes.ts": "the sandbox itself, which is supervised",
     "broker/sandbox/images/build.ts": "building images, in front of a person",
   };
   const root = new URL("../../../", import.meta.url).pathname;

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "../../tests/packages/fast_check.ts";
+import fc from "../tests/packages/fast_check.ts";
 import { LongText } from "./long_text.ts";
 
 Deno.test("a long text is its parts in their order, and is forgotten once it is taken", () => {
