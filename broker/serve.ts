@@ -221,7 +221,12 @@ async function openHost(options: OpenOptions): Promise<Host> {
   const programs = { ...PROGRAM_PATHS, ...options.programs };
   const git = await openGit(
     { home: empty_dir, clock, places: programs.git, run_hooks_of: settings.run_hooks_of },
-    { ask: askProgram({ env, clock }), bwraps: programs.bubblewrap, filter: seccompFilter(Deno.build.arch) },
+    {
+      ask: askProgram({ env, clock }),
+      bwraps: programs.bubblewrap,
+      filter: seccompFilter(Deno.build.arch),
+      programs: `${taskdHome(home)}/git-programs`,
+    },
   );
   await git.version();
   const gh_path = programs.gh.find(isFile);

@@ -20,6 +20,7 @@ import { servedArguments } from "./local_repository.ts";
 import { type ProcessLimits, type ProcessResult, runProcess } from "../../lib/process.ts";
 import { requireOwnShape } from "./repository_shape.ts";
 import { redactUserinfo, type RepoUrl } from "./repo_url.ts";
+import { walledPrograms } from "./walled_programs.ts";
 import { INSTALL_GIT, parseGitVersion } from "./min_version.ts";
 
 export type { GitRepository };
@@ -210,7 +211,7 @@ export class Git {
       durable: DURABLE,
       run_hooks_of: this.#run_hooks_of,
     });
-    const { program, args: all, is_walled } = this.#placed(
+    const { program, args: all, is_walled, env: of_place } = this.#placed(
       [...config.flatMap((setting) => ["-c", setting]), ...called],
       options,
     );
@@ -234,6 +235,7 @@ export class Git {
         GIT_SSH_COMMAND: "/bin/false",
         ...options.searches === true ? {} : repositoryEnv(repository),
         ...credentials?.env,
+        ...of_place,
         ...options.env,
       },
       cwd: this.home,
@@ -257,12 +259,17 @@ export class Git {
   /** Behind the wall, or on the host. */
   #placed(args: readonly string[], options: GitRunOptions) {
     const { repository, remote, reads_host = false, checks_out = false } = options;
-    const on_host = { program: this.path, args, is_walled: false };
-    if (this.#wall === undefined || repository === undefined || reads_host) return on_host;
+    const [wall, home] = [this.#wall, this.home];
+    const on_host = { program: this.path, args, is_walled: false, env: {} };
+    if (wall === undefined || repository === undefined || reads_host) return on_host;
     requireOwnShape(repository.git_dir, options.attempted, repository.borrows);
-    if (remote !== undefined) return on_host;
-    const call = { repository, home: this.home, checks_out };
-    return { ...behindWall(this.#wall, [this.path, args], call), is_walled: true };
+    if (remote === undefined) {
+      return { ...behindWall(wall, [this.path, args], { repository, home, checks_out }), is_walled: true, env: {} };
+    }
+    if (wall.programs === undefined) return on_host;
+    const receives = args.includes("fetch");
+    const env = walledPrograms(wall, wall.programs, { git_path: this.path, repository, home, receives });
+    return { ...on_host, env };
   }
 }
 

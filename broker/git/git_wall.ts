@@ -3,11 +3,12 @@
  *
  * What it guarantees of a call behind it, whatever the objects that git reads make of git: no network, no other process,
  * no home and no key, no keyring and no namespace, no other task's folder; it writes the call's git directory alone, without its settings, and the
- * work tree where it is to check one out. A call of a remote is not behind it: it needs the network, and the operator's
- * keys and helpers.
+ * work tree where it is to check one out. A call of a remote is not behind it, since it needs the network and the
+ * operator's keys and helpers; what that starts to read objects is: see walled_programs.ts.
  */
 
 import type { Clock } from "../../lib/clock.ts";
+import { lstatIfPresent } from "../../lib/fs.ts";
 import { runProcess } from "../../lib/process.ts";
 import { words } from "../../lib/text/words.ts";
 import type { GitRepository } from "./git_repository.ts";
@@ -29,6 +30,8 @@ export interface GitWall {
   bwrap: string;
   /** Which system calls pass, as the kernel takes it. */
   filter: Uint8Array<ArrayBuffer>;
+  /** Folder of git's programs for calls of a remote; without it these read objects on the host. */
+  programs?: string;
 }
 
 /** The shell gives bwrap the filter as its descriptor 10, and becomes it. */
@@ -41,7 +44,9 @@ export interface WalledCall {
   /** Git's HOME and working directory. */
   home: string;
   /** Whether it writes the work tree. */
-  checks_out: boolean;
+  checks_out?: boolean;
+  /** Whether packs come: none of those that are there is written then. */
+  receives?: boolean;
   /** The user that it runs as; this process's own by default. */
   uid?: number | null;
 }
@@ -50,7 +55,7 @@ export interface WalledCall {
 export function behindWall(
   { bwrap, filter }: GitWall,
   [program, args]: readonly [program: string, args: readonly string[]],
-  { repository, home, checks_out, uid = Deno.uid() }: WalledCall,
+  { repository, home, checks_out = false, receives = false, uid = Deno.uid() }: WalledCall,
 ): { program: string; args: string[] } {
   const bind = (kind: "--bind" | "--bind-try" | "--ro-bind" | "--ro-bind-try", path: string) => [kind, path, path];
   const { git_dir, work_tree, borrows } = repository ?? {};
@@ -65,11 +70,19 @@ export function behindWall(
       ...bind("--ro-bind", home),
       ...work_tree === undefined ? [] : bind(checks_out ? "--bind" : "--ro-bind", work_tree),
       ...git_dir === undefined ? [] : [...bind("--bind", git_dir), ...bind("--bind-try", `${git_dir}/objects`)],
-      ...git_dir === undefined ? [] : KEPT.flatMap((name) => bind("--ro-bind-try", `${git_dir}/${name}`)),
+      ...git_dir === undefined ? [] : keptOf(git_dir, receives).flatMap((path) => bind("--ro-bind-try", path)),
       ...borrows === undefined ? [] : bind("--ro-bind", borrows),
       ...["--chdir", home, "--remount-ro", "/", "--remount-ro", "/dev", "--", program, ...args],
     ],
   };
+}
+
+function keptOf(git_dir: string, receives: boolean): string[] {
+  const kept = KEPT.map((name) => `${git_dir}/${name}`);
+  const packs = `${git_dir}/objects/pack`;
+  if (!receives) return kept;
+  const there = lstatIfPresent(packs) === undefined ? [] : [...Deno.readDirSync(packs)];
+  return [...kept.filter((path) => path !== packs), ...there.map(({ name }) => `${packs}/${name}`)];
 }
 
 /**

@@ -33,6 +33,9 @@ const SERVED: readonly string[] = [
 /** Nothing that is missing in a repository is fetched for it, by whatever program it names. */
 const CLOSED = "GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1";
 
+/** Those that the caller reads objects with are behind a wall, where the repository is not. */
+const OWN_PROGRAMS = "GIT_EXEC_PATH=";
+
 /** Hooks that a repository's settings name, from git 2.54 on; no other setting switches all of them off. */
 const NAMED_HOOKS = "^hook\\..*\\.command$";
 
@@ -84,7 +87,7 @@ export async function servedArguments(git: GitCaller, options: ServedCall): Prom
   if (!trusted) await refuseNamedHooks(git, git_dir, run);
   const settings = trusted ? durable : [...config, ...SERVED];
   const words = [shellWord(git.path), ...settings.map((setting) => `-c ${shellWord(setting)}`), served.service];
-  const command = `${trusted ? "" : `${CLOSED} `}${words.join(" ")}`;
+  const command = `${OWN_PROGRAMS} ${trusted ? "" : `${CLOSED} `}${words.join(" ")}`;
   return [...args.slice(0, at + 1), `${served.option}=${command}`, ...args.slice(at + 1)];
 }
 

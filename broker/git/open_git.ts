@@ -6,20 +6,31 @@ import { TaskdError } from "../../lib/errors.ts";
 import { lstatIfPresent } from "../../lib/fs.ts";
 import { Git, type GitOptions } from "./git.ts";
 import { behindWall, type GitWall } from "./git_wall.ts";
+import { makeProgramFolder } from "./walled_programs.ts";
 
 /** How programs are asked, and where bwrap may be. */
 export interface WallSources {
-  ask: (path: string, args: readonly string[]) => Promise<{ code: number }>;
+  ask: (path: string, args: readonly string[]) => Promise<{ code: number; stdout: string }>;
   /** Absolute paths. */
   bwraps: readonly string[];
   /** As {@linkcode GitWall} has it. */
   filter: GitWall["filter"];
 }
 
-/** @throws {TaskdError} `not_found` when there is no git. */
-export async function openGit(options: Omit<GitOptions, "wall">, sources: WallSources): Promise<Git> {
+/**
+ * @param programs A folder that is made anew, for calls of a remote.
+ * @throws {TaskdError} `not_found` when there is no git.
+ */
+export async function openGit(
+  options: Omit<GitOptions, "wall">,
+  { programs, ...sources }: WallSources & { programs: string },
+): Promise<Git> {
   const { path } = new Git(options);
-  return new Git({ ...options, wall: await findGitWall(path, sources, options.home) });
+  const wall = await findGitWall(path, sources, options.home);
+  if (wall === undefined) return new Git(options);
+  const exec_path = (await sources.ask(path, ["--exec-path"])).stdout.trim();
+  await makeProgramFolder(programs, { git_path: path, exec_path });
+  return new Git({ ...options, wall: { ...wall, programs } });
 }
 
 /**

@@ -30,6 +30,7 @@ export const TAKEN_OVER: Readonly<Record<string, string>> = {
   "exchange the repository's settings": "mv $OWN/config $OWN/old && mv $OWN/old $OWN/config",
   "exchange the objects": "mv $OWN/objects $OWN/old && mv $OWN/old $OWN/objects",
   "name a pack elsewhere": "ln $OWN/objects/pack/*.pack $OWN/objects/own && rm $OWN/objects/own",
+  "write over a pack": "for pack in $OWN/objects/pack/*.pack; do : >> $pack || exit 1; done",
   "write attributes": "touch $OWN/info/own && rm $OWN/info/own",
   "write the directory inside": "touch $OWN/text/own && rm $OWN/text/own",
   "write shared memory": "touch /dev/shm/own-$HOST_PID && rm /dev/shm/own-$HOST_PID",

@@ -28,7 +28,7 @@ export async function checkGit(ask: AskProgram, places = PROGRAM_PATHS): Promise
   if (!is_new) return fail("git", `${version} at ${path} is too old`, INSTALL_GIT);
   const filter = seccompFilter(Deno.build.arch);
   const wall = await findGitWall(path, { ask, bwraps: places.bubblewrap, filter });
-  const behind = wall === undefined ? "on the host, behind no wall" : `behind ${wall.bwrap} where it calls no remote`;
+  const behind = wall === undefined ? "on the host, behind no wall" : `behind ${wall.bwrap} where it reads objects`;
   return ok("git", `${version} at ${path}, ${behind}`);
 }
 

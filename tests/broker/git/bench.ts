@@ -8,6 +8,7 @@ import { Git } from "../../../broker/git/git.ts";
 import { type MirrorOptions, Mirrors } from "../../../broker/git/mirrors.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { type StagedRepository, stageRepository } from "../../../broker/git/staged_repository.ts";
+import { makeProgramFolder } from "../../../broker/git/walled_programs.ts";
 import type { GitWall } from "../../../broker/git/git_wall.ts";
 import { seccompFilter } from "../../../broker/sandbox/bubblewrap/seccomp_filter.ts";
 import { PROGRAM_PATHS } from "../../../broker/sandbox/host_programs.ts";
@@ -69,12 +70,20 @@ export const WALL: GitWall | undefined = BWRAP === undefined
   ? undefined
   : { bwrap: BWRAP, filter: seccompFilter(Deno.build.arch) };
 
+/** Where git has its programs. */
+const EXEC_PATH = (() => {
+  const { stdout } = new Deno.Command("git", { args: ["--exec-path"] }).outputSync();
+  return new TextDecoder().decode(stdout).trim();
+})();
+
 /** A bare repository with one commit on main, and room for tasks. */
 export class GitBench implements AsyncDisposable {
   readonly root: string;
   /** The bare repository. */
   origin: string;
   readonly git: Git;
+  /** What holds git, with programs for calls of a remote. */
+  readonly wall: GitWall | undefined;
   /** By default none. */
   mirrors?: Mirrors;
   #tasks = 0;
@@ -82,13 +91,16 @@ export class GitBench implements AsyncDisposable {
   private constructor(root: string) {
     this.root = root;
     this.origin = join(root, "acme", "app.git");
-    this.git = new Git({ home: join(root, "home"), wall: WALL });
+    this.wall = WALL && { ...WALL, programs: join(root, "programs") };
+    this.git = new Git({ home: join(root, "home"), wall: this.wall });
   }
 
   /** Makes one. */
   static async start({ files = { "README.md": "# app\n" }, prepare, dir }: GitBenchOptions = {}): Promise<GitBench> {
     const bench = new GitBench(await Deno.makeTempDir(dir === undefined ? {} : { dir }));
     await Deno.mkdir(join(bench.root, "home"));
+    const { programs } = bench.wall ?? {};
+    if (programs !== undefined) await makeProgramFolder(programs, { git_path: bench.git.path, exec_path: EXEC_PATH });
     const work = join(bench.root, "seed");
     await plainGit(bench.root, "init", "--quiet", work);
     await writeFiles(work, files);

@@ -10,7 +10,7 @@ import { stageRepository } from "../../../broker/git/staged_repository.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { VirtualClock } from "../../support/clock.ts";
 import { writeProgram } from "../../support/programs.ts";
-import { type Files, GitBench, plainGit, WALL, writeFiles } from "./bench.ts";
+import { type Files, GitBench, plainGit, writeFiles } from "./bench.ts";
 import { type Fault, type GitRequest, type GitServer, serveGit } from "./git_server.ts";
 import { longTest } from "../../support/long.ts";
 
@@ -67,7 +67,7 @@ class PushBench implements AsyncDisposable {
     const waits: number[] = [];
     const git = new Git({
       home: this.bench.git.home,
-      wall: git_path === undefined ? WALL : undefined,
+      wall: git_path === undefined ? this.bench.wall : undefined,
       ...(git_path === undefined ? {} : { places: [git_path] }),
       clock: {
         now: () => clock.now(),

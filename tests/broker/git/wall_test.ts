@@ -7,9 +7,11 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { collectFacts } from "../../../broker/git/diff_facts.ts";
+import { commitTree } from "../../../broker/git/commit.ts";
+import { pushCommit } from "../../../broker/git/push.ts";
 import { Git } from "../../../broker/git/git.ts";
 import { behindWall, endWalled, type WalledCall } from "../../../broker/git/git_wall.ts";
-import { takeForBinary } from "../../../broker/git/staged_repository.ts";
+import { stageRepository, takeForBinary } from "../../../broker/git/staged_repository.ts";
 import { parseRepo } from "../../../broker/git/repo_url.ts";
 import { findGitWall } from "../../../broker/git/open_git.ts";
 import { askProgram } from "../../../broker/sandbox/host_programs.ts";
@@ -19,7 +21,8 @@ import { systemClock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { runProcess } from "../../../lib/process.ts";
 import { writeProgram } from "../../support/programs.ts";
-import { GitBench, WALL } from "./bench.ts";
+import { GitBench, plainGit, WALL, writeFiles } from "./bench.ts";
+import { serveGit } from "./git_server.ts";
 
 const on_linux = Deno.build.os === "linux";
 
@@ -64,6 +67,7 @@ Deno.test({
     assertEquals(await attack((program, args) => ({ program, args }), env), Object.keys({ ...TAKEN_OVER, ...ALLOWED }));
     assertEquals(await attack(behind({}), env), Object.keys(ALLOWED));
     assertEquals(await attack(behind({ checks_out: true }), env), ["write the work tree", ...Object.keys(ALLOWED)]);
+    assertEquals(await attack(behind({ receives: true }), env), ["write a pack", ...Object.keys(ALLOWED)]);
     assertEquals(await attack(behind({ repository: { git_dir } }), env), ["write the repository"]);
     // Who is not root.
     const uid = 65_534;
@@ -122,6 +126,44 @@ Deno.test({
     });
     assert(truncated);
     assertEquals((await listProcesses()).filter(({ command_line }) => command_line.includes(seconds)), []);
+  },
+});
+
+Deno.test({
+  name: "what a call of a remote starts to read objects is behind the wall, the call itself is not",
+  ignore: !on_linux,
+  fn: async () => {
+    await using bench = await GitBench.start();
+    const log = join(bench.root, "walled");
+    const bwrap = join(bench.root, "bwrap");
+    await writeProgram(bwrap, `#!/bin/sh\necho "$*" >> ${log}\nexec ${WALL!.bwrap} "$@"\n`);
+    const git = new Git({ home: bench.git.home, wall: { ...bench.wall!, bwrap } });
+    await using server = await serveGit(bench.root, () => "pass");
+    const url = parseRepo(`${server.origin}/acme/app.git`);
+    const walled = async () => {
+      const lines = (await Deno.readTextFile(log)).split("\n");
+      await Deno.remove(log);
+      return new Set(lines.flatMap((line) => /(index-pack|rev-list|pack-objects)\b/.exec(line)?.[1] ?? []));
+    };
+    const staged = await stageRepository(git, {
+      url,
+      git_dir: join(bench.root, "t", "git"),
+      work_tree: join(bench.root, "t", "work"),
+    });
+    assertEquals(await walled(), new Set(["index-pack", "rev-list"]));
+    await writeFiles(staged.work_tree, { "b.txt": "new\n" });
+    const { tree } = await collectFacts(git, { ...staged, signal: undefined });
+    const { git_dir, base_commit } = staged;
+    const commit = await commitTree(git, { git_dir, tree, base_commit, message: "Change\n", at_ms: 0 });
+    await Deno.remove(log);
+    const limits = { max_retries: 0, retry_backoff_ms: 1, fresh_branch_tries: 0 };
+    await pushCommit(git, { url, git_dir, commit, tree, base_commit, task_id: "t1", ...limits, signal: undefined });
+    assert((await walled()).has("pack-objects"));
+    assertEquals(await plainGit(bench.origin, "rev-parse", "refs/heads/agent/t1"), commit);
+    // Whatever of these cannot be led there is not started.
+    const cut_off = new Git({ home: bench.git.home, wall: { ...bench.wall!, bwrap: "/bin/false" } });
+    const other = { git_dir: join(bench.root, "u", "git"), work_tree: join(bench.root, "u", "work") };
+    await assertRejects(() => stageRepository(cut_off, { url, ...other }), TaskdError);
   },
 });
 

@@ -13,7 +13,11 @@ Deno.test("the wall around git holds, and without it the same attacks are holes"
   assertEquals(unheld(await tryThem(["git.wall"])), []);
   const behindWall: Surfaces["behindWall"] = (_bwrap, [program, args]) => ({ program, args: [...args] });
   const [open] = await tryThem(["git.wall"], { surfaces: { behindWall } });
-  assertEquals(new Set(open?.holes.map((hole) => hole.split(":")[0])), new Set(Object.keys(TAKEN_OVER)));
+  // Of many holes the first are named, and how many more there are.
+  const [attacks, holes] = [Object.keys(TAKEN_OVER), open?.holes ?? []];
+  const named = holes.filter((hole) => !/^and \d+ more$/.test(hole)).map((hole) => hole.split(":")[0]!);
+  assertEquals(named, attacks.slice(0, named.length));
+  assertEquals(named.length + Number(/\d+/.exec(holes.slice(named.length).join())?.[0] ?? 0), attacks.length);
 });
 
 longTest("git holds every promise", async () => {
