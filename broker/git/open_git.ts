@@ -10,7 +10,7 @@ import { makeProgramFolder } from "./walled_programs.ts";
 
 /** How programs are asked, and where bwrap may be. */
 export interface WallSources {
-  ask: (path: string, args: readonly string[]) => Promise<{ code: number; stdout: string }>;
+  ask: (path: string, args: readonly string[]) => Promise<{ code: number; stdout: string; stderr: string }>;
   /** Absolute paths. */
   bwraps: readonly string[];
   /** As {@linkcode GitWall} has it. */
@@ -28,8 +28,7 @@ export async function openGit(
   const { path } = new Git(options);
   const wall = await findGitWall(path, sources, options.home);
   if (wall === undefined) return new Git(options);
-  const exec_path = (await sources.ask(path, ["--exec-path"])).stdout.trim();
-  await makeProgramFolder(programs, { git_path: path, exec_path });
+  await makeProgramFolder(programs, path, sources.ask);
   return new Git({ ...options, wall: { ...wall, programs } });
 }
 

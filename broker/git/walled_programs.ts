@@ -5,9 +5,8 @@
  * each is a link to the real one, and `git` a script that leads these behind the wall.
  */
 
-import { writeFileAtomic } from "../../lib/fs.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { removeTree } from "../../lib/remove_tree.ts";
+import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { shellWord } from "../../lib/text/shell_word.ts";
 import { behindWall, type GitWall, type WalledCall } from "./git_wall.ts";
 
@@ -28,17 +27,31 @@ IFS='
 exec $${VARIABLE} "$@"
 `;
 
-/** Makes the folder anew; `exec_path` is what git answers to `--exec-path`. */
+/** The broker may neither look into the system's folders nor make links. */
+const MAKE = `set -eu
+rm -rf -- "$1"
+mkdir -m 700 -- "$1"
+ln -s -- "$2"/* "$1/"
+rm -- "$1/git"
+printf %s "$3" > "$1/git"
+chmod 700 -- "$1/git"`;
+
+/**
+ * Makes the folder anew.
+ *
+ * @throws {TaskdError} `git_failed`.
+ */
 export async function makeProgramFolder(
   folder: string,
-  { git_path, exec_path }: { git_path: string; exec_path: string },
+  git_path: string,
+  ask: (path: string, args: readonly string[]) => Promise<{ code: number; stdout: string; stderr: string }>,
 ): Promise<void> {
-  await removeTree(folder);
-  await Deno.mkdir(folder, { mode: 0o700 });
-  for await (const { name } of Deno.readDir(exec_path)) {
-    if (name !== "git") await Deno.symlink(`${exec_path}/${name}`, `${folder}/${name}`);
-  }
-  await writeFileAtomic(`${folder}/git`, new TextEncoder().encode(script(git_path)), 0o700);
+  const exec_path = (await ask(git_path, ["--exec-path"])).stdout.trim();
+  const { code, stderr } = await ask("/bin/sh", ["-c", MAKE, "sh", folder, exec_path, script(git_path)]);
+  if (code === 0) return;
+  throw new TaskdError("git_failed", `Cannot make ${folder} of ${exec_path}: ${sanitizeLine(stderr).slice(0, 300)}`, {
+    hint: "Install git from the system's packages",
+  });
 }
 
 /**

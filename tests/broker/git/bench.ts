@@ -11,7 +11,7 @@ import { type StagedRepository, stageRepository } from "../../../broker/git/stag
 import { makeProgramFolder } from "../../../broker/git/walled_programs.ts";
 import type { GitWall } from "../../../broker/git/git_wall.ts";
 import { seccompFilter } from "../../../broker/sandbox/bubblewrap/seccomp_filter.ts";
-import { PROGRAM_PATHS } from "../../../broker/sandbox/host_programs.ts";
+import { askProgram, PROGRAM_PATHS } from "../../../broker/sandbox/host_programs.ts";
 import { endProcesses } from "../../../broker/sandbox/processes.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { lstatIfPresent } from "../../../lib/fs.ts";
@@ -70,12 +70,6 @@ export const WALL: GitWall | undefined = BWRAP === undefined
   ? undefined
   : { bwrap: BWRAP, filter: seccompFilter(Deno.build.arch) };
 
-/** Where git has its programs. */
-const EXEC_PATH = (() => {
-  const { stdout } = new Deno.Command("git", { args: ["--exec-path"] }).outputSync();
-  return new TextDecoder().decode(stdout).trim();
-})();
-
 /** A bare repository with one commit on main, and room for tasks. */
 export class GitBench implements AsyncDisposable {
   readonly root: string;
@@ -100,7 +94,7 @@ export class GitBench implements AsyncDisposable {
     const bench = new GitBench(await Deno.makeTempDir(dir === undefined ? {} : { dir }));
     await Deno.mkdir(join(bench.root, "home"));
     const { programs } = bench.wall ?? {};
-    if (programs !== undefined) await makeProgramFolder(programs, { git_path: bench.git.path, exec_path: EXEC_PATH });
+    if (programs !== undefined) await makeProgramFolder(programs, bench.git.path, askProgram({ env: () => undefined }));
     const work = join(bench.root, "seed");
     await plainGit(bench.root, "init", "--quiet", work);
     await writeFiles(work, files);
