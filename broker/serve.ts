@@ -38,7 +38,7 @@ import { DesktopNotifier, notifyPrograms } from "./engine/notify.ts";
 import { DurableQueue } from "./engine/queue/queue.ts";
 import { askProgram, isFile, PROGRAM_PATHS } from "./sandbox/host_programs.ts";
 import { seccompFilter } from "./sandbox/bubblewrap/seccomp_filter.ts";
-import { endProcesses } from "./sandbox/processes.ts";
+import { endProcesses, type RunningProcess } from "./sandbox/processes.ts";
 import { parentOf } from "../lib/real_path.ts";
 import { EMPTY_VIEW, type ReadHostView } from "./sandbox/bubblewrap/host_view.ts";
 import { listenForSandboxes } from "./sandbox/bubblewrap/sandbox_sockets.ts";
@@ -350,8 +350,11 @@ async function openEngine(
         root: `${settings.cache_root}/mirrors`,
         quota_bytes: quotaBytes(settings.mirror_quota_gb),
         clock,
-        endProcesses: (isOne, signal) =>
-          endProcesses(clock, (all) => all.filter((one) => isOne(one.command_line)), { signal }),
+        endProcesses: (isOne, signal) => {
+          // A sandbox of another user may say in its own arguments what it likes.
+          const own = (one: RunningProcess) => one.uid === Deno.uid() && isOne(one.command_line);
+          return endProcesses(clock, (all) => all.filter(own), { signal });
+        },
         onWarning: (message) => log("warn", "mirror", message),
       }),
     }),

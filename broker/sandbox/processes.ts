@@ -10,15 +10,19 @@ import { runProcess } from "../../lib/process.ts";
 export interface RunningProcess {
   pid: number;
   group: number;
+  /** The user that it runs as. */
+  uid: number;
   command_line: string;
 }
 
-/** Reads what `ps -axww -o pid=,pgid=,args=` prints. */
+/** Reads what `ps -axww -o pid=,pgid=,uid=,args=` prints. */
 export function parseProcesses(text: string): RunningProcess[] {
   const found: RunningProcess[] = [];
   for (const line of text.split("\n")) {
-    const [, pid, group, command_line] = /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line) ?? [];
-    if (command_line !== undefined) found.push({ pid: Number(pid), group: Number(group), command_line });
+    const [, pid, group, uid, command_line] = /^\s*(\d+)\s+(\d+)\s+(\d+)\s+(.*)$/.exec(line) ?? [];
+    if (command_line !== undefined) {
+      found.push({ pid: Number(pid), group: Number(group), uid: Number(uid), command_line });
+    }
   }
   return found;
 }
@@ -38,7 +42,7 @@ export async function listProcesses(
   const attempted = "Cannot list the running processes";
   try {
     const { code, stdout } = await runProcess(path, {
-      args: ["-axww", "-o", "pid=,pgid=,args="],
+      args: ["-axww", "-o", "pid=,pgid=,uid=,args="],
       env: { LC_ALL: "C" },
       cwd: "/",
       deadline_ms: LIST_DEADLINE_MS,

@@ -185,9 +185,9 @@ Deno.test("sweep() kills no process that only mentions a sandbox", async () => {
   assertEquals(await place.runtime().sweep(new Set()), []);
   await bystander.stdin.close();
   assertEquals((await bystander.status).signal, null);
-  assertEquals(parseProcesses("  12    7 deno run x\nnoise\n 3 3 \n"), [
-    { pid: 12, group: 7, command_line: "deno run x" },
-    { pid: 3, group: 3, command_line: "" },
+  assertEquals(parseProcesses("  12    7   0 deno run x\nnoise\n 3 3 1000 \n"), [
+    { pid: 12, group: 7, uid: 0, command_line: "deno run x" },
+    { pid: 3, group: 3, uid: 1000, command_line: "" },
   ]);
 });
 
