@@ -136,8 +136,12 @@ export class Decisions {
     this.#unused = new Set(this.#by_place.keys());
   }
 
-  /** The side that stays; undefined where that is not decided. */
-  of(conflict: MergeConflict): MergeSide | undefined {
+  /**
+   * The side that stays; undefined where that is not decided.
+   *
+   * @param cells Columns that alone are in question, where that is a whole row.
+   */
+  of(conflict: MergeConflict, cells: readonly string[] = []): MergeSide | undefined {
     if (!isDecidable(conflict)) return undefined;
     const { table, key = {}, column } = conflict;
     // What was said of a whole row is said of its cells, too.
@@ -151,7 +155,9 @@ export class Decisions {
       }
       return found.take;
     }
-    return places.some((place) => this.#left.has(place)) ? "ours" : this.#prefer;
+    const is_left = places.some((place) => this.#left.has(place)) ||
+      cells.length > 0 && cells.every((column) => this.#left.has(placeOf({ table, key, column })));
+    return is_left ? "ours" : this.#prefer;
   }
 
   /** Decisions of conflicts that there are not: made of another state. */

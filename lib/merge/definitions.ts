@@ -3,6 +3,7 @@
  * that is remade are carried over inside the same transaction; triggers of tables that get rows are away meanwhile.
  */
 
+import { hasCode, messageOf } from "../errors.ts";
 import { isSameName as is, nameKey, quoteName } from "../sqlite/image.ts";
 import { type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { type ChangedDefinition, isExternal, type SourceChanges, written } from "./source_changes.ts";
@@ -128,8 +129,10 @@ export function applyDefinitions(
     try {
       work();
     } catch (error) {
-      if (!(error instanceof ConstraintBroken)) throw error;
-      report({ kind: "constraint", table, detail: error.message });
+      if (error instanceof ConstraintBroken) report({ kind: "constraint", table, detail: error.message });
+      // What the target has may need what the source took away, such as an index the column that it is of.
+      else if (hasCode(error, "conflict")) report({ kind: "definition", table, detail: messageOf(error.cause ?? error) });
+      else throw error;
     }
   };
   for (const definition of plan.taken) {

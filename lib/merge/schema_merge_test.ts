@@ -275,6 +275,13 @@ for (
     ],
     ["an index of a dropped table", [], "CREATE INDEX i ON m0(a)", "DROP TABLE m0", "i"],
     [
+      "an index of a dropped column",
+      ["ALTER TABLE m0 ADD COLUMN gone"],
+      "CREATE INDEX i ON m0(gone)",
+      "ALTER TABLE m0 DROP COLUMN gone",
+      "i",
+    ],
+    [
       "a trigger of a dropped table",
       [],
       "CREATE TRIGGER r AFTER INSERT ON m0 BEGIN DELETE FROM t; END",

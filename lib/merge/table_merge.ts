@@ -16,8 +16,12 @@ const SHOWN_BYTES = 4_096;
 
 const NO_COLUMN = "the target has no such column";
 
-/** Says what is in conflict, and learns who wins; undefined where that is not decided. */
-export type ReportConflict = (conflict: MergeConflict) => MergeSide | undefined;
+/**
+ * Says what is in conflict, and learns who wins; undefined where that is not decided.
+ *
+ * @param cells Columns of a row that alone are in question: who has decided of each has decided of the row.
+ */
+export type ReportConflict = (conflict: MergeConflict, cells?: readonly string[]) => MergeSide | undefined;
 
 /** What became of one table's rows. */
 export interface MergedTable {
@@ -155,7 +159,7 @@ export class TableMerge {
 
   /** Reports what is in conflict, and changes nothing. */
   look(pair: Pair, report: ReportConflict): void {
-    this.#decide(pair, (conflict) => isSpeltOtherwise(conflict) ? undefined : report(conflict));
+    this.#decide(pair, (conflict, cells) => isSpeltOtherwise(conflict) ? undefined : report(conflict, cells));
   }
 
   apply(pair: Pair, report: ReportConflict): void {
@@ -235,12 +239,14 @@ export class TableMerge {
     if (before === undefined && row === undefined) return { at, row, set: all, does: "insert" };
     if (row === undefined) {
       // Only values count: a row of this key that has another rowid since is not a changed one.
-      if (this.#changedCells(pair).length === 0) return nothing;
-      const side = report({
+      const changed = this.#changedCells(pair);
+      if (changed.length === 0) return nothing;
+      const conflict = {
         ...this.#conflict("deleted_and_changed", pair),
         base: this.#shown((i) => this.#baseValue(before!.values, i)),
         theirs: this.#shown((i) => all.get(i)!),
-      });
+      };
+      const side = report(conflict, changed.map((i) => this.#cells[i]!.name));
       return side === "theirs" ? { at, row, set: all, does: "insert" } : nothing;
     }
     if (before === undefined) return this.#insertedTwice(pair, { at, row, all }, report) ?? already();

@@ -129,6 +129,14 @@ const CASES: Record<string, Case> = {
     then: ["INSERT INTO t VALUES ('since', 'x', 0)"],
     rows: ["k|mine|0", "since|x|0"],
   },
+  "a cell that was decided for the target, in a row that it removed since": {
+    base: [T, "INSERT INTO t VALUES (1, 'base', 0), (2, 'base', 0)"],
+    ours: ["UPDATE t SET a = 'mine' WHERE id = 1"],
+    theirs: ["UPDATE t SET a = 'theirs'"],
+    decide: "ours",
+    then: ["DELETE FROM t WHERE id = 1"],
+    rows: ["2|base|0"],
+  },
 };
 
 /** Definitions, header fields and rows. */
@@ -152,14 +160,16 @@ for (const [name, { base, ours, theirs, decide, then = [], rows }] of Object.ent
       sql(path("theirs"), ...theirs);
       Deno.copyFileSync(path("ours"), path("had"));
       const before = contentOf(path("ours"));
+      const left: string[] = [];
       {
         using changes = await SourceChanges.read(path("base"), path("theirs"));
-        const { merged, conflicts } = await mergeInto(path("ours"), changes, { prefer: decide });
-        assertEquals([merged, conflicts], [true, []]);
+        const outcome = await mergeInto(path("ours"), changes, { prefer: decide });
+        assertEquals([outcome.merged, outcome.conflicts], [true, []]);
+        left.push(...outcome.left);
       }
       sql(path("ours"), ...then);
       using changes = await SourceChanges.read(path("theirs"), path("base"), { before: [path("had")] });
-      const { merged, conflicts } = await mergeInto(path("ours"), changes);
+      const { merged, conflicts } = await mergeInto(path("ours"), changes, { left });
       assertEquals([merged, conflicts], [true, []]);
       assertEquals(contentOf(path("ours")), { ...before, ...rows === undefined ? {} : { rows } });
     }));

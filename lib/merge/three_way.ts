@@ -17,7 +17,7 @@ import { applyDefinitions, type DefinitionPlan, planDefinitions } from "./defini
 import { findLostColumns } from "./dropped_columns.ts";
 import { findOrphans, textOf } from "./foreign_keys.ts";
 import { StillWorks } from "./still_works.ts";
-import { type MergedTable, TableMerge } from "./table_merge.ts";
+import { type MergedTable, type ReportConflict, TableMerge } from "./table_merge.ts";
 import { Target } from "./target.ts";
 
 /** Places that a merge remembers as left to the target. */
@@ -155,8 +155,8 @@ class Attempt {
     });
   }
 
-  #report = (conflict: MergeConflict): MergeSide | undefined => {
-    const side = this.#decisions.of(conflict);
+  #report: ReportConflict = (conflict, cells) => {
+    const side = this.#decisions.of(conflict, cells);
     if (side === "ours" && this.#left.size < MAX_LEFT) this.#left.add(placeOf(conflict));
     if (side !== undefined) return side;
     this.#total++;
