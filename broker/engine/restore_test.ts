@@ -27,7 +27,8 @@ for (
     };
     const command_line = `${git} x push url c:refs/heads/agent/${ID}`;
     let polled = 0;
-    const list = () => Promise.resolve(polled++ < polls ? [{ pid: PID, group: PID, command_line }] : []);
+    const list = () =>
+      Promise.resolve(polled++ < polls ? [{ pid: PID, group: PID, uid: Deno.uid()!, command_line }] : []);
     const deps = { clock, log: () => {} };
     const ended = endOrphanedPush(deps, { id: ID }, undefined, list);
     assertEquals(await ended.then(() => undefined, (error: TaskdError) => error.code), code);
