@@ -131,8 +131,9 @@ export function applyDefinitions(
     } catch (error) {
       if (error instanceof ConstraintBroken) report({ kind: "constraint", table, detail: error.message });
       // What the target has may need what the source took away, such as an index the column that it is of.
-      else if (hasCode(error, "conflict")) report({ kind: "definition", table, detail: messageOf(error.cause ?? error) });
-      else throw error;
+      else if (hasCode(error, "conflict")) {
+        report({ kind: "definition", table, detail: messageOf(error.cause ?? error) });
+      } else throw error;
     }
   };
   for (const definition of plan.taken) {

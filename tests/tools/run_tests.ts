@@ -15,6 +15,7 @@
  *     deno task test:long --longest lib/store/repair_test.ts   # with numbers that take more than an hour
  */
 
+import { existsSync } from "node:fs";
 import { dirname } from "node:path/posix";
 import { pathToFileURL } from "node:url";
 import { runTests, type TestPass, type TestProcess } from "./_test_processes.ts";
@@ -36,6 +37,8 @@ const IMPORTS_LONG = /from "[./\w]*\/long\.ts"/;
 const IMPORTS_PODMAN = /from "[./\w]*\/podman\.ts"/;
 /** Rooms whose tests ask a package registry. */
 const ASK_REGISTRY = ["tests/docs", "tests/package"];
+/** What tests start as programs, each with its packages, which its group has no network to get. */
+const STARTED = ["cli/main.ts", "tests/broker_types/main.ts", "tests/broker/gateway/clients/main.ts"];
 /**
  * Runs a command with a network of its own, in a house: loopback, and an address as a network card has it (of TEST-NET-1,
  * RFC 5737). Its bridges, firewall rules and ports are no one else's, and end with it.
@@ -118,6 +121,17 @@ async function succeeds(program: string, ...args: string[]): Promise<boolean> {
   }
 }
 
+/** Brings the packages of what tests start, where they are not there yet. */
+async function fetchPackages(): Promise<void> {
+  for (const path of STARTED) {
+    const own = `${ROOT}${dirname(path)}/deno.json`;
+    const config = existsSync(own) ? own : `${ROOT}deno.json`;
+    await succeeds(Deno.execPath(), "cache", "--config", config, `${ROOT}${path}`);
+  }
+  // What the lock file names is looked up when it is needed, once.
+  await succeeds(Deno.execPath(), "run", "-A", `${ROOT}cli/main.ts`, "version");
+}
+
 /** Examples in comments and pages are tests of their own. */
 function* withExamples(path: string): Generator<string> {
   for (const { name, isDirectory } of Deno.readDirSync(path)) {
@@ -181,6 +195,7 @@ const stop = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, () => stop.abort());
 const jobs = Number(Deno.env.get("DENO_JOBS") ?? navigator.hardwareConcurrency * (long ? 1 : 2));
 const { passes, env, ...run } = long ? longRun(rest, jobs) : defaultRun(Deno.args, groups, jobs);
+if (in_house) await fetchPackages();
 const before = in_house ? machineState() : undefined;
 const passed = await runTests(passes, {
   ...run,
