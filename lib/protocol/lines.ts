@@ -6,6 +6,8 @@
  * newline, so that the connection stays usable.
  */
 
+import { GatheredBytes } from "../gathered_bytes.ts";
+
 /** The longest request line in bytes, newline excluded: the bound of a POST /rpc body too. */
 export const MAX_LINE_BYTES = 1 << 20;
 
@@ -19,8 +21,8 @@ const NEWLINE = 0x0a;
 
 export class LineSplitter {
   readonly #max_bytes: number;
-  #buffer = new Uint8Array(0);
-  #held_bytes = 0;
+  /** The beginning of a line. */
+  #held = new GatheredBytes();
   #discarding = false;
 
   /** Lines may have up to `max_bytes` bytes, newline excluded. */
@@ -34,13 +36,13 @@ export class LineSplitter {
     while (start < chunk.length) {
       const newline = chunk.indexOf(NEWLINE, start);
       const end = newline < 0 ? chunk.length : newline;
-      if (!this.#discarding && this.#held_bytes + end - start > this.#max_bytes) {
+      if (!this.#discarding && this.#held.length + end - start > this.#max_bytes) {
         this.#drop();
         this.#discarding = true;
         yield { kind: "too_long" };
       }
       if (newline < 0) {
-        if (!this.#discarding) this.#hold(chunk.subarray(start));
+        if (!this.#discarding) this.#held.push(chunk.subarray(start));
         return;
       }
       if (this.#discarding) this.#discarding = false;
@@ -51,34 +53,21 @@ export class LineSplitter {
 
   /** What is left at the end of the stream: a line that was cut off, or nothing. */
   *end(): Generator<Line> {
-    const cut = this.#held_bytes > 0;
+    const cut = this.#held.length > 0;
     this.#drop();
     if (cut) yield { kind: "unterminated" };
   }
 
-  // One buffer that doubles, not a list of parts: a line that arrives byte by byte must not cost an object per byte.
-  #hold(part: Uint8Array): void {
-    const needed = this.#held_bytes + part.length;
-    if (needed > this.#buffer.length) {
-      const larger = new Uint8Array(Math.max(needed, 2 * this.#buffer.length, 256));
-      larger.set(this.#buffer.subarray(0, this.#held_bytes));
-      this.#buffer = larger;
-    }
-    this.#buffer.set(part, this.#held_bytes);
-    this.#held_bytes = needed;
-  }
-
   #take(last: Uint8Array): Uint8Array {
-    if (this.#held_bytes === 0) return last;
-    this.#hold(last);
-    const line = this.#buffer.subarray(0, this.#held_bytes);
+    if (this.#held.length === 0) return last;
+    this.#held.push(last);
+    const line = this.#held.whole();
     this.#drop();
     return line;
   }
 
   #drop(): void {
-    this.#buffer = new Uint8Array(0);
-    this.#held_bytes = 0;
+    this.#held = new GatheredBytes();
   }
 }
 
