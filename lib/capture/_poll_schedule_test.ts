@@ -1,7 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { VirtualClock } from "../../tests/support/clock.ts";
 import { PollSchedule } from "./_poll_schedule.ts";
-import { Serial } from "./_serial.ts";
 
 Deno.test("polls are frequent while commits arrive and rare when none do", () => {
   const clock = new VirtualClock();
@@ -80,26 +79,6 @@ Deno.test("a blocked takeover is retried at growing intervals until it succeeds"
   schedule.tookOver(true);
   assertEquals(schedule.blocked, 0);
   assert(schedule.takeoverDue(4096));
-});
-
-Deno.test("jobs run one after the other, also after a failed one", async () => {
-  const serial = new Serial();
-  const log: string[] = [];
-  const job = (name: string, fate?: Error) => async () => {
-    log.push(`${name} begins`);
-    await Promise.resolve();
-    log.push(`${name} ends`);
-    if (fate) throw fate;
-    return name;
-  };
-  const outcomes = await Promise.allSettled([
-    serial.run(job("a")),
-    serial.run(job("b", new Error("b failed"))),
-    serial.run(job("c")),
-  ]);
-  assertEquals(log, ["a", "b", "c"].flatMap((name) => [`${name} begins`, `${name} ends`]));
-  assertEquals(outcomes.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled"]);
-  assertEquals(serial.busy, false);
 });
 
 Deno.test("a session is in the way of several checkpoints that waited for it, later of one", () => {

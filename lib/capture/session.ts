@@ -8,6 +8,7 @@
  */
 
 import { hasCode, messageOf, type TaskdError } from "../errors.ts";
+import { KeyedMutex } from "../keyed_mutex.ts";
 import { retryWhileBusy } from "../retry_while_busy.ts";
 import { type CheckoutFile, CheckoutOverwritten } from "../sqlite/checkout_file.ts";
 import { RebaseNeeded, type WalTail } from "../sqlite/wal_tail.ts";
@@ -24,7 +25,6 @@ import { DurableHead } from "./_durable_head.ts";
 import { Flusher } from "./_flusher.ts";
 import { PollSchedule, TAKEOVER_BYTES } from "./_poll_schedule.ts";
 import { Pending } from "./_pending.ts";
-import { Serial } from "./_serial.ts";
 import type { FlushKind, SessionEvent } from "./_session_event.ts";
 import { brokenError, closedError, endingError } from "./_session_error.ts";
 import { prepareCheckout, type Prepared } from "./prepare.ts";
@@ -54,6 +54,9 @@ interface Begin {
 /** A session that is closed waits so long for an application's transaction to end. */
 const SETTLE_MS = 1_000;
 
+/** The one key of a session's jobs. */
+const JOBS = ["jobs"];
+
 /** An open session. It captures in the background until it is closed. */
 export class CaptureSession {
   readonly address: Address;
@@ -68,7 +71,8 @@ export class CaptureSession {
   readonly #file: CheckoutFile;
   readonly #tail: WalTail;
   readonly #schedule: PollSchedule;
-  readonly #serial = new Serial();
+  /** Flushes, takeovers and changes never overlap, and go one after the other. */
+  readonly #jobs = new KeyedMutex();
   readonly #stop = new AbortController();
   /** Ends the wait for the next poll. */
   #wake = new AbortController();
@@ -193,18 +197,18 @@ export class CaptureSession {
    * there was nothing to store.
    */
   flush(): Promise<FlushResult> {
-    return this.#serial.run(() => this.#flush("manual", true));
+    return this.#jobs.run(JOBS, () => this.#flush("manual", true));
   }
 
   /** {@linkcode flush} on behalf of another operation: emits its event only if there was something to store. */
   flushPending(): Promise<FlushResult> {
-    return this.#serial.run(() => this.#flush("manual"));
+    return this.#jobs.run(JOBS, () => this.#flush("manual"));
   }
 
   /** Flushes and names the state: checkpoint of a live branch. It is an explicit flush, with a name. */
   checkpoint(name: string, options: { note?: string } = {}): Promise<CheckpointResult> {
     parseName(name, "checkpoint");
-    return this.#serial.run(async () => {
+    return this.#jobs.run(JOBS, async () => {
       refuseCheckpoint(this.#lease.ref, this.address, name, options.note);
       const { pages, bytes } = await this.#flush("manual", true);
       const { head } = this.#durable;
@@ -223,7 +227,7 @@ export class CaptureSession {
     work: (checkout: string) => Promise<T>,
     record: (result: T) => ((ref: Ref) => Ref) | undefined,
   ): Promise<T> {
-    return this.#serial.run(async () => {
+    return this.#jobs.run(JOBS, async () => {
       await this.#flush("manual");
       const result = await work(this.checkout);
       const note = record(result);
@@ -295,7 +299,7 @@ export class CaptureSession {
         this.#schedule.watched = this.#unwatch !== undefined && !this.#pending.any;
         if (this.#poll()) this.#start(() => this.#stepAside());
         // An idle session polls thousands of times for each chore.
-        if (!this.#serial.busy && this.#choreDue()) this.#start(() => this.#chores());
+        if (!this.#busy && this.#choreDue()) this.#start(() => this.#chores());
       } catch (error) {
         this.#handleError(error);
       }
@@ -308,9 +312,14 @@ export class CaptureSession {
     this.#wake.abort();
   }
 
+  /** Whether a job is running or waiting. */
+  get #busy(): boolean {
+    return this.#jobs.size > 0;
+  }
+
   /** Starts a job that polls do not wait for: checkpoints of the application wait for them. */
   #start(job: () => Promise<void>): void {
-    this.#serial.run(job).catch((error) => this.#handleError(error));
+    this.#jobs.run(JOBS, job).catch((error) => this.#handleError(error));
   }
 
   /** Reads what was committed. Runs also while a flush is writing. Returns whether the session is in the application's way. */
@@ -320,10 +329,10 @@ export class CaptureSession {
     const most_bytes = this.#schedule.outgrown_bytes;
     const saw = this.#observe(() => tail.drain(most_bytes));
     const outgrown = saw && tail.outgrew(most_bytes);
-    const waited_for = !outgrown && !(this.#serial.busy && tail.reading) && tail.followPin();
+    const waited_for = !outgrown && !(this.#busy && tail.reading) && tail.followPin();
     // Off the pin the application is busy: the first look after the next flush must come soon.
     this.#schedule.polled(saw || tail.unpinned, this.#context.clock.monotonic() - started, waited_for);
-    if (this.#serial.busy || tail.unpinned) return false;
+    if (this.#busy || tail.unpinned) return false;
     return this.#schedule.inTheWay(tail.let_through, outgrown) || this.#pending.needs_rebase;
   }
 
@@ -348,7 +357,7 @@ export class CaptureSession {
    * is recorded as a place to resume from.
    */
   #observe<T>(read: () => T): T {
-    const clean = !this.#pending.any && !this.#serial.busy;
+    const clean = !this.#pending.any && !this.#busy;
     const result = read();
     const { generation } = this.#tail;
     if (clean && generation && generation.salt2 !== this.#durable.recorded?.salt2) {
@@ -425,7 +434,7 @@ export class CaptureSession {
     this.#unwatch?.();
     await this.#settling;
     let failure: unknown = this.#error;
-    await this.#serial.run(async () => {
+    await this.#jobs.run(JOBS, async () => {
       try {
         if (!failure) await this.#settle();
       } catch (error) {
