@@ -14,12 +14,11 @@
 import { join } from "node:path/posix";
 import { hasCode, TaskdError, throwIfInterrupted } from "../errors.ts";
 import { integrityCheck } from "../sqlite/integrity.ts";
-import { TreeImage } from "./_tree_image.ts";
 import { checkpointOf, type Point, type StoreContext } from "./context.ts";
 import { chainTo, descendants, History, type HistoryNode, type HistoryPoint } from "./history.ts";
 import { neededBy, pastPointsOf, pointsOf } from "./history.ts";
 import { chainOf } from "./chain.ts";
-import { type Built, checkHeader, corrupt, readError, withKey } from "./materialize.ts";
+import { type Built, checkHeader, corrupt, readError, TreeImage, withKey } from "./materialize.ts";
 import { type Address, formatAddress } from "./names.ts";
 import { fileProblem, localFilesOf } from "./local_files.ts";
 import { readObjectThrough } from "./object_index.ts";
@@ -187,7 +186,7 @@ export class Audit {
       if (root.gap) await this.#report(this.#lossOf(root.gap, root.object.key, neededBy(root, MAX_NAMED)), root);
       const image = root.gap || !this.#requested.has(root)
         ? undefined
-        : TreeImage.open(this.#context.backend, this.#options.imagePath!());
+        : new TreeImage(this.#context.backend, this.#options.imagePath!());
       await this.#descend(root, image, checked);
     }
   }

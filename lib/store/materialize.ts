@@ -4,10 +4,12 @@
  * the ref means, and that no page of a grown database is missing.
  */
 
-import { type Backend, isBackendError } from "../backend/backend.ts";
+import { type Backend, type CloneSupport, isBackendError } from "../backend/backend.ts";
 import { TaskdError } from "../errors.ts";
-import { fileError, writeAllSync } from "../fs.ts";
+import { discard, fileError, writeAllSync } from "../fs.ts";
 import { lockPage } from "../sqlite/header.ts";
+import { pageRuns } from "../sqlite/page_runs.ts";
+import type { DatabaseImage } from "../sqlite/wal_tail.ts";
 import type { Chain, ChainObject } from "./chain.ts";
 import { storeError } from "./errors.ts";
 import { imageIndexKey } from "./keys.ts";
@@ -37,20 +39,126 @@ export async function materialize(
   chain: Chain,
   digest: string,
   target: string,
-  options: LongOptions = {},
+  { signal, onProgress }: LongOptions = {},
 ): Promise<Built> {
-  let made = false;
+  let done = 0;
+  const onBytes = (count: number) => {
+    signal?.throwIfAborted();
+    done += count;
+    onProgress?.(done, chain.bytes);
+  };
+  using image = new TreeImage(backend, target);
   try {
-    const image = await build(backend, chain, target, { ...options, onMade: () => made = true });
-    if (image.digest !== digest) {
+    const built = await image.rebuild(chain.objects, onBytes);
+    if (built.digest !== digest) {
       throw corrupt(chain.objects.at(-1)!, "it is not the object that the branch was left with");
     }
-    return image;
+    await image.keep();
+    return built;
   } catch (error) {
-    // Never a file that was there before: it may be another's, at work under the same name.
-    if (made) await Deno.remove(target).catch(() => {});
-    if (options.signal?.aborted) throw new TaskdError("interrupted", "The operation was interrupted", { cause: error });
+    if (signal?.aborted) throw new TaskdError("interrupted", "The operation was interrupted", { cause: error });
     throw fileError(readError(error), `Cannot write ${target}`);
+  }
+}
+
+/** A database file that is brought forward object by object: of one chain, or in a pass over a history, down a tree. */
+export class TreeImage implements Disposable {
+  readonly path: string;
+  readonly #backend: Backend;
+  /** Made by the first object: never one that was there before, which may be another's at work under the same name. */
+  #file: Deno.FsFile | undefined;
+  #is_made = false;
+  #built: Built | undefined;
+
+  /** An image of nothing, which is to be the new file `path`. */
+  constructor(backend: Backend, path: string) {
+    this.#backend = backend;
+    this.path = path;
+  }
+
+  /** A copy of an image, which ends where the object of `digest` does, in the new file `path`. */
+  static copyOf(backend: Backend, path: string, image: DatabaseImage, digest: string): TreeImage {
+    const { page_size, page_count } = image;
+    const copy = new TreeImage(backend, path);
+    copy.#open(() => writePages(path, image, pageRuns(image)));
+    copy.#built = { page_size, page_count, digest };
+    return copy;
+  }
+
+  /** The same image in the new file `path`. */
+  fork(path: string): TreeImage {
+    const copy = new TreeImage(this.#backend, path);
+    copy.#open(() => Deno.copyFileSync(this.path, path));
+    copy.#built = this.#built;
+    return copy;
+  }
+
+  /** Applies the next object; one after which the image is unusable throws. */
+  async apply(object: ChainObject, onBytes: (count: number) => void): Promise<Built> {
+    const { clone } = this.#backend;
+    const cloned = object.codec === "raw" && clone !== undefined;
+    try {
+      if (cloned) await this.#clone(clone, object.key);
+      const file = this.#file ?? this.#open();
+      const built = await applyObject(this.#backend, object, file, this.#built, { cloned, onBytes });
+      // Pages past the end would come back with a later object that lets the database grow.
+      await file.truncate(built.page_size * built.page_count);
+      return this.#built = built;
+    } catch (error) {
+      throw fileError(readError(error), `Cannot write ${this.path}`);
+    }
+  }
+
+  async #clone(clone: CloneSupport, key: string): Promise<void> {
+    this[Symbol.dispose]();
+    try {
+      await clone.cloneOut(key, this.path);
+    } catch (error) {
+      // A missing directory is the file's: the same error as where blocks cannot be shared.
+      throw isBackendError(error, "unavailable") && error.cause instanceof Deno.errors.NotFound ? error.cause : error;
+    }
+    this.#is_made = true;
+    Deno.chmodSync(this.path, 0o600);
+    this.#open();
+  }
+
+  /** Begins again, with all of a chain. */
+  async rebuild(objects: readonly ChainObject[], onBytes: (count: number) => void): Promise<Built> {
+    this.#built = undefined;
+    try {
+      await this.#file?.truncate(0);
+    } catch (error) {
+      throw fileError(error, `Cannot write ${this.path}`);
+    }
+    for (const object of objects) await this.apply(object, onBytes);
+    return this.#built!;
+  }
+
+  /** Makes the file durable, and leaves it where it is. */
+  async keep(): Promise<void> {
+    await this.#file!.syncData();
+    this.#is_made = false;
+  }
+
+  /** Opens the file, which `make` makes if it is given. */
+  #open(make?: () => void): Deno.FsFile {
+    try {
+      make?.();
+      this.#is_made ||= make !== undefined;
+      this.#file = Deno.openSync(this.path, { read: true, write: true, createNew: !this.#is_made, mode: 0o600 });
+      this.#is_made = true;
+      return this.#file;
+    } catch (error) {
+      throw fileError(error, `Cannot write ${this.path}`);
+    }
+  }
+
+  /** Removes the file, unless it is to be kept. */
+  [Symbol.dispose](): void {
+    this.#file?.close();
+    this.#file = undefined;
+    if (this.#is_made) discard(this.path);
+    this.#is_made = false;
   }
 }
 
@@ -73,41 +181,6 @@ export function writePages(
   }
   file.truncateSync(page_size * page_count);
   file.syncDataSync();
-}
-
-async function build(
-  backend: Backend,
-  chain: Chain,
-  target: string,
-  options: LongOptions & { onMade: () => void },
-): Promise<Built> {
-  const [snapshot, ...segments] = chain.objects;
-  let done = 0;
-  const onBytes = (count: number) => {
-    options.signal?.throwIfAborted();
-    done += count;
-    options.onProgress?.(done, chain.bytes);
-  };
-  const cloned = snapshot!.codec === "raw" && backend.clone !== undefined;
-  if (cloned) {
-    try {
-      await backend.clone!.cloneOut(snapshot!.key, target);
-    } catch (error) {
-      // A missing directory is the target's: the same error as where blocks cannot be shared.
-      throw isBackendError(error, "unavailable") && error.cause instanceof Deno.errors.NotFound ? error.cause : error;
-    }
-    options.onMade();
-  }
-  using file = await Deno.open(target, { read: true, write: true, createNew: !cloned, mode: 0o600 });
-  options.onMade();
-  if (cloned) await Deno.chmod(target, 0o600);
-  let built = await applyObject(backend, snapshot!, file, undefined, { cloned, onBytes });
-  for (const segment of segments) {
-    built = await applyObject(backend, segment, file, built, { onBytes });
-  }
-  await file.truncate(built.page_size * built.page_count);
-  await file.syncData();
-  return built;
 }
 
 /** Copies a plain image, unless it is a clone already, and checks all of it against its index. */
@@ -156,7 +229,7 @@ async function rawSnapshot(
  * Brings an image from `before`, undefined for a new file, to where `object` ends; checks every byte of the object, and
  * that it follows.
  */
-export async function applyObject(
+async function applyObject(
   backend: Backend,
   object: ChainObject,
   file: Deno.FsFile,

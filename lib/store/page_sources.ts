@@ -12,13 +12,13 @@ import { CheckoutFile, hasWal, ImageFile } from "../sqlite/checkout_file.ts";
 import { compareLog } from "../sqlite/log_place.ts";
 import { rawImage } from "../sqlite/raw_image.ts";
 import type { DatabaseImage } from "../sqlite/wal_tail.ts";
-import { TreeImage } from "./_tree_image.ts";
 import type { Audit } from "./audit.ts";
 import type { ChainObject } from "./chain.ts";
 import { contentIn } from "./chain_cache.ts";
 import type { StoreContext } from "./context.ts";
 import { chainTo, type HistoryNode, type PromisedPoint } from "./history.ts";
 import { isLeased } from "./lease.ts";
+import { TreeImage } from "./materialize.ts";
 import { formatAddress } from "./names.ts";
 import { readObjectIndex } from "./object_index.ts";
 import { contentOf } from "./page_checksums.ts";
@@ -39,7 +39,7 @@ export async function localSources(
   const { workspace, backend } = context;
   using open = new DisposableStack();
   const rebuilt = async (end: HistoryNode) => {
-    const image = open.use(TreeImage.open(backend, workspace.beside(join(workspace.root, "tmp", "repair"))));
+    const image = open.use(new TreeImage(backend, workspace.beside(join(workspace.root, "tmp", "repair"))));
     await image.rebuild(chainTo(end), () => {});
     return open.use(ImageFile.open(image.path));
   };

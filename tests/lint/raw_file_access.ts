@@ -23,7 +23,6 @@ const RAW_FILE_ACCESS: Readonly<Record<string, string>> = {
   "lib/store/daemon_lock.ts": "the daemon's lock file, which no database is",
   "lib/store/checkouts.ts": "clones of immutable cache entries, to names that no process has open yet",
   "lib/store/materialize.ts": "databases being built, under names that no process has open yet",
-  "lib/store/_tree_image.ts": "databases that a verification builds, under names that no process has open",
   "lib/store/chain_cache.ts": "clones of its own immutable entries, to names that no process has open yet",
   "lib/store/workspace.ts": "sidecars beside a checkout, none of them a database",
   "broker/settings/private_file.ts": "configuration and credential files, none of them a database",
