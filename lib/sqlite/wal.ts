@@ -19,10 +19,8 @@ const MAGIC_BIG_ENDIAN = 0x377f0683;
 const WAL_VERSION = 3007000;
 
 const READ_BYTES = 1 << 20;
-/** Shared by all calls, which are synchronous; made at the first one. A poll of an idle log then allocates nothing. */
-let shared: ReturnType<typeof readBuffer> | undefined;
-
-const HOST_IS_LITTLE_ENDIAN = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
+/** Shared by all calls, which are synchronous; made at the first one. A poll of an idle log then allocates no buffer. */
+let shared: Uint8Array<ArrayBuffer> | undefined;
 
 /** The fields of the file's header; checksums and salts are unsigned 32-bit numbers. */
 export interface WalHeader {
@@ -72,18 +70,6 @@ class Checksum {
     this.s2 = s2 | 0;
   }
 
-  /** `words` holds host-endian words; `from` and `to` are word indexes, an even number apart. */
-  addWords(words: Int32Array, from: number, to: number): void {
-    let { s1, s2 } = this;
-    for (let i = from; i < to; i += 2) {
-      s1 = (s1 + words[i]! + s2) | 0;
-      s2 = (s2 + words[i + 1]! + s1) | 0;
-    }
-    this.s1 = s1;
-    this.s2 = s2;
-  }
-
-  /** The same from bytes of either order. */
   addBytes(view: DataView, from: number, to: number, little_endian: boolean): void {
     let { s1, s2 } = this;
     for (let i = from; i < to; i += 8) {
@@ -126,11 +112,6 @@ export function walFrameBytes(header: WalHeader): number {
   return WAL_FRAME_HEADER_BYTES + header.page_size;
 }
 
-function readBuffer() {
-  const bytes = new Uint8Array(READ_BYTES);
-  return { bytes, view: new DataView(bytes.buffer), words: new Int32Array(bytes.buffer) };
-}
-
 export function walStart(header: WalHeader): WalPosition {
   return { offset: WAL_HEADER_BYTES, checksum1: header.checksum1, checksum2: header.checksum2 };
 }
@@ -157,9 +138,10 @@ export function readCommits(
   const { page_size, salt1, salt2 } = header;
   const frame_bytes = walFrameBytes(header);
   const { trusted = false } = options;
-  const by_words = !header.big_endian_checksums && HOST_IS_LITTLE_ENDIAN;
-  // Whole frames per read, so that none is ever split; 24 + page_size keeps each one 4-aligned.
-  const { bytes, view, words } = shared ??= readBuffer();
+  const little_endian = !header.big_endian_checksums;
+  const bytes = shared ??= new Uint8Array(READ_BYTES);
+  const view = new DataView(bytes.buffer);
+  // Whole frames per read, so that none is ever split.
   const chunk = bytes.subarray(0, READ_BYTES - READ_BYTES % frame_bytes);
 
   const sum = new Checksum(from.checksum1, from.checksum2);
@@ -182,12 +164,9 @@ export function readCommits(
       if (trusted) {
         sum.s1 = view.getInt32(at + 16);
         sum.s2 = view.getInt32(at + 20);
-      } else if (by_words) {
-        sum.addWords(words, at >> 2, (at >> 2) + 2);
-        sum.addWords(words, data >> 2, (data + page_size) >> 2);
       } else {
-        sum.addBytes(view, at, at + 8, !header.big_endian_checksums);
-        sum.addBytes(view, data, data + page_size, !header.big_endian_checksums);
+        sum.addBytes(view, at, at + 8, little_endian);
+        sum.addBytes(view, data, data + page_size, little_endian);
       }
       if (sum.s1 !== view.getInt32(at + 16) || sum.s2 !== view.getInt32(at + 20)) {
         return result && { pages, checksums, ...result };
