@@ -30,26 +30,16 @@ export interface PageRun {
   bytes: Uint8Array;
 }
 
-export interface IndexedPage {
+interface IndexedPage {
   crc: number;
   /** The block that holds it, by byte offset and length; undefined in an image index. */
   block: { offset: number; length: number } | undefined;
 }
 
 /** An object's header and index, read and checked. */
-export interface ObjectIndex {
+export class ObjectIndex {
   readonly header: Readonly<ObjectHeader>;
   /** The object's digest, 16 hex digits. */
-  readonly digest: string;
-  readonly pages: number;
-  /** Where a page is; undefined when the object does not hold it. */
-  page(pgno: number): IndexedPage | undefined;
-  /** Page numbers with the CRC-32 of each page, ascending: enough to compare two databases. */
-  entries(): Iterable<[pgno: number, crc: number]>;
-}
-
-class Index implements ObjectIndex {
-  readonly header: Readonly<ObjectHeader>;
   readonly digest: string;
   readonly #pages: PageTable;
   readonly #blocks: BlockTable;
@@ -65,6 +55,7 @@ class Index implements ObjectIndex {
     return this.#pages.length;
   }
 
+  /** Where a page is; undefined when the object does not hold it. */
   page(pgno: number): IndexedPage | undefined {
     const position = this.#pages.find(pgno);
     if (position < 0) return undefined;
@@ -75,6 +66,7 @@ class Index implements ObjectIndex {
     return { crc, block: { offset, length: this.#blocks.offsets[block + 1]! - offset } };
   }
 
+  /** Page numbers with the CRC-32 of each page, ascending: enough to compare two databases. */
   entries(): Iterable<[pgno: number, crc: number]> {
     return this.#pages;
   }
@@ -98,12 +90,12 @@ async function readExactly(source: RangeSource, offset: number, length: number):
   return bytes;
 }
 
-function parseIndex(header: ObjectHeader, bytes: Uint8Array, footer: Footer): Index {
+function parseIndex(header: ObjectHeader, bytes: Uint8Array, footer: Footer): ObjectIndex {
   if (crc32(bytes) !== footer.index_crc) throw corrupt("the index's checksum is wrong");
   const { pages, blocks } = decodeIndex(bytes, header);
   if (blocks.offsets.at(-1) !== footer.index_offset) throw corrupt("its blocks do not end where its index begins");
   if (objectDigest(header, pages) !== footer.digest) throw corrupt("its digest is not that of its contents");
-  return new Index(header, footer.digest, pages, blocks);
+  return new ObjectIndex(header, footer.digest, pages, blocks);
 }
 
 /**
@@ -242,7 +234,10 @@ interface StoredBlock {
 }
 
 /** Reads all blocks of an object in one pass; then the index, the digest and that nothing follows are checked. */
-async function* storedBlocks(chunks: AsyncIterable<Uint8Array>, size: number): AsyncGenerator<StoredBlock, Index> {
+async function* storedBlocks(
+  chunks: AsyncIterable<Uint8Array>,
+  size: number,
+): AsyncGenerator<StoredBlock, ObjectIndex> {
   const input = new ChunkReader(chunks);
   try {
     const header = decodeHeader(await input.take(HEADER_BYTES));

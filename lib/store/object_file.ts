@@ -8,7 +8,6 @@ export { NO_PREV, type ObjectFileKind, type ObjectHeader } from "./_object_layou
 export { assertGrowth, ObjectWriter, type ObjectWriterOptions, type PageBefore } from "./_object_writer.ts";
 export {
   decodePages,
-  type IndexedPage,
   type ObjectIndex,
   type PageRun,
   type RangeSource,
