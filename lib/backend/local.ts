@@ -15,7 +15,8 @@
 import { dirname, resolve } from "node:path/posix";
 import { type Clock, type RandomBytes, randomHex, systemClock, systemRandom } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
-import { clonable, cloneFile, type CloneOptions, discard, fileErrorCode, fsyncDirectory } from "../fs.ts";
+import { clonable, cloneFile, type CloneOptions, discard, fileErrorCode } from "../fs.ts";
+import { fsyncDirectory, makeDirectories } from "../fs.ts";
 import { type Backend, BackendError, type Body, type CloneSupport, isBackendError } from "./backend.ts";
 import type { ObjectBody, ObjectInfo, ObjectStream, ReplaceOptions } from "./backend.ts";
 import { parseKey, parsePrefix, RESERVED_PART } from "./object_key.ts";
@@ -81,7 +82,7 @@ export class LocalBackend implements Backend {
     const root = resolve(directory);
     if (options.read_only) return new LocalBackend(root, false, options);
     try {
-      await makeRoot(root);
+      makeRoot(root);
       const staging = `${root}/${RESERVED_PART}/tmp`;
       requireDirectories([dirname(staging), staging], RESERVED_PART);
       sweepStaged(staging, (options.clock ?? systemClock).now());
@@ -370,21 +371,14 @@ async function canClone(staging: string, options: CloneOptions): Promise<boolean
   return await clonable(staging, options);
 }
 
-/** Makes the store's own directory, durable up to the first ancestor that was there. */
-async function makeRoot(root: string): Promise<void> {
-  const missing: string[] = [];
-  for (let path = root; !isDirectory(path); path = dirname(path)) missing.push(path);
-  if (missing.length > 0) Deno.mkdirSync(root, { recursive: true, mode: 0o700 });
-  for (const path of missing) await fsyncDirectory(dirname(path));
-}
-
-function isDirectory(path: string): boolean {
+/** Makes the store's own directory; it may be reached by a symbolic link. */
+function makeRoot(root: string): void {
   try {
-    // Through symbolic links: the store itself may be reached by one.
-    if (Deno.statSync(path).isDirectory) return true;
+    makeDirectories(root);
   } catch (error) {
-    if (fileErrorCode(error) === "not_found") return false;
-    throw error;
+    const inside_file = error instanceof Deno.errors.NotADirectory;
+    if (!inside_file && !(error instanceof Deno.errors.AlreadyExists)) throw error;
+    const what = inside_file ? "it is inside a file" : "it is not a directory";
+    throw new BackendError("denied", "", `Cannot open the store ${root}: ${what}`);
   }
-  throw new BackendError("denied", "", `Cannot open the store ${path}: it is not a directory`);
 }
