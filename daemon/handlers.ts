@@ -8,8 +8,8 @@
 import { hasCode, TaskdError } from "../lib/errors.ts";
 import { placeInside } from "../lib/real_path.ts";
 import type { RepointAnswer, RepointArgs, SessionInfo } from "../lib/protocol/messages.ts";
-import { addressOf, mergeToUndo, type RunStoreMethod, statusAddress } from "../lib/protocol/store_operations.ts";
-import { type StoreOperations, storeOperations, undoneMerge } from "../lib/protocol/store_operations.ts";
+import { addressOf, type RunStoreMethod, statusAddress, type StoreArgs } from "../lib/protocol/store_operations.ts";
+import { type StoreOperations, storeOperations } from "../lib/protocol/store_operations.ts";
 import { type Address, parseAddress } from "../lib/store/names.ts";
 import type { InspectOptions } from "../lib/store/ops/inspect.ts";
 import type { BranchInfo, RepointResult } from "../lib/store/results.ts";
@@ -89,17 +89,15 @@ class GuardedBranches {
   }
 
   /** Merges into a branch; one with a live session is changed by a transaction on that session's checkout, which stores it. */
-  mergesInto(address: Address): Pick<StoreOperations, MergeOp> {
+  mergesInto(address: Address): RunStoreMethod {
     const { engine, sessions } = this.#context;
     const session = sessions.live(address);
     if (session !== undefined) {
-      // Of the store's operations only those that such a session does.
-      return storeOperations((method, args) =>
-        (session[method as MergeOp] as (...args: unknown[]) => Promise<never>)(...args)
-      );
+      // Of the store's methods only those that such a session has.
+      return (method, args) => (session[method as MergeOp] as (...args: unknown[]) => Promise<never>)(...args);
     }
     sessions.refuseLive(address, "merge into");
-    return storeOf(engine);
+    return (method, args) => engine.store(method, args);
   }
 
   /** Flushes the branch's live session, if there is one: what is read of the branch then includes every commit. */
@@ -305,15 +303,14 @@ function repointHandlers({ engine }: HandlerContext, branches: GuardedBranches):
       return branches.on(args, (address) => branches.repoint(address, args, "roll back", rollback));
     },
     undo: (args, long) =>
-      branches.on(args, async (address) => {
-        const run: RunStoreMethod = (method, args) => engine.store(method, args);
-        const merge = await mergeToUndo(run, address, args.expected);
-        if (merge === undefined) {
-          return await branches.repoint(address, args, "undo an operation on", () => store.undo(args, long));
-        }
-        const wait = args.wait_ms === undefined ? {} : { wait_ms: args.wait_ms };
-        const request = { db: address.db, branch: address.branch, merge: merge.merge, ...wait };
-        return await undoneMerge(run, merge, await branches.mergesInto(address).revert(request, long));
+      branches.on(args, (address) => {
+        const run: RunStoreMethod = (method, given) => {
+          if (method === "revert") return branches.mergesInto(address)(method, given);
+          if (method !== "undo") return engine.store(method, given);
+          const undo = () => engine.store("undo", given as StoreArgs<"undo">);
+          return branches.repoint(address, args, "undo an operation on", undo) as Promise<never>;
+        };
+        return storeOperations(run).undo(args, long);
       }),
     reset: async (args, long) => {
       const address = addressOf(args);
@@ -346,10 +343,11 @@ function mergeHandlers(branches: GuardedBranches): Pick<Handlers, MergeOp> {
       const onto = { db: from.db, branch: args.into };
       return branches.locked([from, onto], async () => {
         if (from.checkpoint === undefined && from.branch !== onto.branch) await branches.flushLive(from);
-        return await branches.mergesInto(onto).merge(args, long);
+        return await storeOperations(branches.mergesInto(onto)).merge(args, long);
       });
     },
-    revert: (args, long) => branches.on(args, (address) => branches.mergesInto(address).revert(args, long)),
+    revert: (args, long) =>
+      branches.on(args, (address) => storeOperations(branches.mergesInto(address)).revert(args, long)),
   };
 }
 

@@ -6,7 +6,7 @@
 import { TaskdError } from "../errors.ts";
 import { plural } from "../text/plural.ts";
 import { type Address, DEFAULT_BRANCH, formatAddress, parseAddress } from "../store/names.ts";
-import type { LongOptions, UndoableEntry, UndoResult, VerifyResult } from "../store/results.ts";
+import type { LongOptions, UndoResult, VerifyResult } from "../store/results.ts";
 import { DEFAULT_GC_GRACE_MS } from "../store/gc.ts";
 import { DEFAULT_LEVELS_TEXT, parseLevels } from "../store/retention.ts";
 import type { Store } from "../store/store.ts";
@@ -59,13 +59,7 @@ export function storeOperations(run: RunStoreMethod): StoreOperations {
       run("rollback", [addressOf({ db, branch, checkpoint: to }), { ...options, ...followed(reopen), ...long }]),
     promote: ({ db, branch, onto, reopen, ...options }, long) =>
       run("promote", [addressOf({ db, branch }), { db, branch: onto }, { ...options, ...followed(reopen), ...long }]),
-    undo: async ({ db, branch, reopen, ...options }, long) => {
-      const address = addressOf({ db, branch });
-      const merge = await mergeToUndo(run, address, options.expected);
-      if (merge === undefined) return await run("undo", [address, { ...options, ...followed(reopen), ...long }]);
-      const wait = options.wait_ms === undefined ? {} : { wait_ms: options.wait_ms };
-      return await undoneMerge(run, merge, await run("revert", [address, merge.merge, { ...wait, ...long }]));
-    },
+    undo: (args, long) => undo(run, args, long),
     merge: ({ db, branch, checkpoint, into, ...options }, long) =>
       run("merge", [addressOf({ db, branch, checkpoint }), { db, branch: into }, { ...options, ...long }]),
     revert: ({ db, branch, merge, ...options }, long) =>
@@ -104,42 +98,37 @@ export function storeOperations(run: RunStoreMethod): StoreOperations {
   };
 }
 
-/** A merge that `undo` takes back, because nothing that it can take back is newer. */
-export type MergeToUndo = UndoableEntry & { merge: string };
-
-/** @throws {TaskdError} `conflict` when `expected` names something that came before it. */
-export async function mergeToUndo(
-  run: RunStoreMethod,
-  address: Address,
-  expected: string | undefined,
-): Promise<MergeToUndo | undefined> {
-  const [last] = await run("undoable", [address]);
-  if (last?.merge === undefined) return undefined;
-  if (expected === undefined) return { ...last, merge: last.merge };
-  throw new TaskdError("conflict", `Cannot undo what ${address.db}@${expected} keeps: merge ${last.merge} is newer`, {
-    hint: `taskd undo ${formatAddress(address)} --list shows what can be taken back`,
-  });
-}
-
 /**
- * What `undo` answers once a merge was reverted.
+ * Takes back the last operation on a branch: a merge, too, where nothing that `undo` can take back is newer.
  *
- * @throws {TaskdError} `conflict` when it was not, because rows that it brought were changed since.
+ * @throws {TaskdError} `conflict` when `expected` names something that came before the merge, and when that is not taken
+ * back, because rows that it brought were changed since.
  */
-export async function undoneMerge(
+async function undo(
   run: RunStoreMethod,
-  { merge, at }: MergeToUndo,
-  { db, branch, txid, conflicts_total }: MergeBranchesResult,
+  { db, branch, reopen, ...options }: OpArgs<"undo">,
+  long?: LongOptions,
 ): Promise<UndoResult> {
-  const address = formatAddress({ db, branch });
-  if (conflicts_total > 0) {
-    const what = `${plural(conflicts_total, "conflict")} with what was changed since`;
-    throw new TaskdError("conflict", `Cannot undo merge ${merge} of ${address}: ${what}`, {
-      hint: `taskd revert ${address} ${merge} shows them, and takes decisions`,
+  const address = addressOf({ db, branch });
+  const name = formatAddress(address);
+  const [last] = await run("undoable", [address]);
+  if (last?.merge === undefined) return await run("undo", [address, { ...options, ...followed(reopen), ...long }]);
+  const { expected, wait_ms } = options;
+  if (expected !== undefined) {
+    throw new TaskdError("conflict", `Cannot undo what ${db}@${expected} keeps: merge ${last.merge} is newer`, {
+      hint: `taskd undo ${name} --list shows what can be taken back`,
     });
   }
-  const { storage } = await run("status", [{ db, branch }, { look: false, history: false }]);
-  return { db, branch, txid, mode: storage, checkout_refreshed: true, undone: "merge", undone_at: at };
+  const wait = wait_ms === undefined ? {} : { wait_ms };
+  const { txid, conflicts_total } = await run("revert", [address, last.merge, { ...wait, ...long }]);
+  if (conflicts_total > 0) {
+    const what = `${plural(conflicts_total, "conflict")} with what was changed since`;
+    throw new TaskdError("conflict", `Cannot undo merge ${last.merge} of ${name}: ${what}`, {
+      hint: `taskd revert ${name} ${last.merge} shows them, and takes decisions`,
+    });
+  }
+  const { storage: mode } = await run("status", [address, { look: false, history: false }]);
+  return { ...address, txid, mode, checkout_refreshed: true, undone: "merge", undone_at: last.at };
 }
 
 /** In an answer `ok` means that the request succeeded. */
