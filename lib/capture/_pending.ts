@@ -1,18 +1,23 @@
 /**
- * What a session has to store next: the changes that were read since, or all of the database anew.
+ * What a session has to store next: the changes that were read since, or all of the database anew. And the flushes that
+ * store it, with their timer.
  *
  * A reason for a full copy that appears while one is stored waits for the next; a full copy that failed stays
- * requested.
+ * requested. A flush answers once all that was committed before it is in the store, and waits a while for other processes'
+ * locks. It emits an event when it stored something or failed.
  */
 
 import { type Clock, nextTurn } from "../clock.ts";
 import { TaskdError } from "../errors.ts";
+import { retryWhileBusy } from "../retry_while_busy.ts";
 import type { CheckoutFile } from "../sqlite/checkout_file.ts";
 import { RebaseNeeded, type WalTail } from "../sqlite/wal_tail.ts";
 import type { Lease } from "../store/lease.ts";
 import type { StoredObject } from "../store/objects.ts";
+import type { FlushResult } from "../store/results.ts";
 import { TAKEOVER_BYTES } from "./_poll_schedule.ts";
 import type { DurableHead } from "./_durable_head.ts";
+import type { FlushKind, SessionEvent } from "./_session_event.ts";
 
 /** Further tries within one storing, for an application that breaks the log while it is read. */
 const MAX_RETRIES = 3;
@@ -27,10 +32,13 @@ export interface PendingOptions {
   durable: DurableHead;
   clock: Clock;
   snapshot_every: number;
+  flush_every_ms: number;
+  onEvent: (event: SessionEvent) => void;
   /** Receives the reason for a full copy, once for each. */
   onRebase: (reason: string) => void;
 }
 
+/** The caller never runs two flushes at once. */
 export class Pending {
   readonly #options: PendingOptions;
   /** Why only a full copy is safe. */
@@ -38,9 +46,14 @@ export class Pending {
   #rebases = 0;
   /** When the next full copy may be made that no one asked for. */
   #next_copy_ms = -Infinity;
+  #durable_at_ms: number;
+  #next_flush_ms: number;
 
+  /** Begins where all is durable; the timer starts. */
   constructor(options: PendingOptions) {
     this.#options = options;
+    this.#durable_at_ms = options.clock.monotonic();
+    this.#next_flush_ms = this.#durable_at_ms + options.flush_every_ms;
   }
 
   /** Whether only a full copy is safe: until it is stored, the log cannot be folded. */
@@ -67,11 +80,26 @@ export class Pending {
     return this.any || this.#options.tail.in_doubt;
   }
 
-  /** Makes the next {@linkcode store} a full copy. */
+  /** Seconds since the last flush that succeeded. */
+  get durable_age_seconds(): number {
+    return (this.#options.clock.monotonic() - this.#durable_at_ms) / 1000;
+  }
+
+  /** Whether the timer asks for a flush. */
+  get flush_due(): boolean {
+    return this.#options.flush_every_ms > 0 && this.#options.clock.monotonic() >= this.#next_flush_ms;
+  }
+
+  restartTimer(): void {
+    this.#next_flush_ms = this.#options.clock.monotonic() + this.#options.flush_every_ms;
+  }
+
+  /** Makes the next flush a full copy: at once where there is a timer, since until then the log cannot be folded. */
   requestRebase(reason: string): void {
     if (this.#rebase === undefined) {
       this.#rebases++;
       this.#options.onRebase(reason);
+      this.#next_flush_ms = this.#options.clock.monotonic();
     }
     this.#rebase = reason;
   }
@@ -96,11 +124,34 @@ export class Pending {
     }
   }
 
+  /** Stores what is pending. An `explicit` flush emits its event also when nothing was pending. */
+  async flush(kind: FlushKind, explicit: boolean): Promise<FlushResult> {
+    const { clock, durable, onEvent } = this.#options;
+    const started = clock.monotonic();
+    const seconds = () => (clock.monotonic() - started) / 1000;
+    try {
+      const stored = await retryWhileBusy(clock, () => this.#store(kind === "manual"));
+      if (!this.needs_rebase) this.#durable_at_ms = clock.monotonic();
+      const { txid } = durable.head;
+      if (stored || explicit) onEvent({ type: "flushed", detail: { kind, txid, duration_seconds: seconds() } });
+      return { txid, kind: stored?.head.kind ?? "none", pages: stored?.pages ?? 0, bytes: stored?.stored_bytes ?? 0 };
+    } catch (error) {
+      throw this.refuse(kind, error as Error, seconds());
+    }
+  }
+
+  /** Emits the event of a flush that failed after so long, or was not even begun, and returns the error. */
+  refuse(kind: FlushKind, error: Error & { code?: string }, duration_seconds = 0): Error {
+    const { code = "internal", message } = error;
+    this.#options.onEvent({ type: "flush_failed", detail: { kind, code, error: message, duration_seconds } });
+    return error;
+  }
+
   /**
    * Stores what is pending as a segment, or all as a snapshot; undefined when there is nothing, or not `asked` for a full copy
    * that is not due yet.
    */
-  async store(asked: boolean): Promise<StoredObject | undefined> {
+  async #store(asked: boolean): Promise<StoredObject | undefined> {
     const { file, tail, lease, durable, snapshot_every } = this.#options;
     file.assertInPlace();
     await lease.ensureHeld();

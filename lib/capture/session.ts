@@ -22,7 +22,6 @@ import { refuseCheckpoint, withCheckpoint } from "../store/ops/checkpoint.ts";
 import type { CheckpointResult, FlushResult, Recovery, SessionStatus } from "../store/results.ts";
 import type { Store } from "../store/store.ts";
 import { DurableHead } from "./_durable_head.ts";
-import { Flusher } from "./_flusher.ts";
 import { PollSchedule, TAKEOVER_BYTES } from "./_poll_schedule.ts";
 import { Pending } from "./_pending.ts";
 import type { FlushKind, SessionEvent } from "./_session_event.ts";
@@ -79,7 +78,6 @@ export class CaptureSession {
   #unwatch: (() => void) | undefined;
   readonly #durable: DurableHead;
   readonly #pending: Pending;
-  readonly #flusher: Flusher;
   #error: TaskdError | undefined;
   #left = false;
   #closing: Promise<void> | undefined;
@@ -118,13 +116,8 @@ export class CaptureSession {
       durable: this.#durable,
       clock: context.clock,
       snapshot_every: begin.options.snapshot_every,
+      flush_every_ms: begin.options.flush_every_ms,
       onRebase: (reason) => this.#onRebase(reason),
-    });
-    this.#flusher = new Flusher({
-      clock: context.clock,
-      pending: this.#pending,
-      durable: this.#durable,
-      every_ms: begin.options.flush_every_ms,
       onEvent: (event) => begin.options.onEvent?.(event),
     });
     if (prepared.rebase !== undefined) this.#pending.requestRebase(prepared.rebase);
@@ -248,7 +241,7 @@ export class CaptureSession {
       holder: this.holder,
       epoch: this.epoch,
       durable_txid: this.txid,
-      durable_age_seconds: this.#flusher.durable_age_seconds,
+      durable_age_seconds: this.#pending.durable_age_seconds,
       capture_lag_bytes: lag_bytes,
       wal_bytes: this.#file.walSize(),
       rebases: this.#pending.rebases,
@@ -373,7 +366,7 @@ export class CaptureSession {
   }
 
   #flushDue(): boolean {
-    return this.#flusher.due && !(this.#pending.needs_rebase && !this.#pending.may_copy);
+    return this.#pending.flush_due && !(this.#pending.needs_rebase && !this.#pending.may_copy);
   }
 
   #takeoverDue(): boolean {
@@ -394,7 +387,7 @@ export class CaptureSession {
       if (this.#tail.unpinned && this.#file.walSize() > TAKEOVER_BYTES) this.#tail.foldAside();
     }
     if (this.#flushDue()) {
-      this.#flusher.restartTimer();
+      this.#pending.restartTimer();
       if (this.#pending.maybe) await this.#flush("auto").catch(() => {});
     }
     if (this.#takeoverDue()) this.#takeOver();
@@ -418,9 +411,9 @@ export class CaptureSession {
 
   async #flush(kind: FlushKind, explicit = false): Promise<FlushResult> {
     if (this.#closed) throw closedError(this.#name);
-    if (this.#error) throw this.#flusher.refuse(kind, brokenError(this.#name, this.#error));
+    if (this.#error) throw this.#pending.refuse(kind, brokenError(this.#name, this.#error));
     try {
-      return await this.#flusher.flush(kind, explicit);
+      return await this.#pending.flush(kind, explicit);
     } catch (error) {
       this.#handleError(error);
       throw error;
@@ -485,8 +478,6 @@ export class CaptureSession {
   #onRebase(reason: string): void {
     this.#log(`starting over from a full copy: ${reason}`);
     this.#options.onEvent?.({ type: "rebase", detail: null });
-    // At once where there is a timer: until then the log cannot be folded.
-    this.#flusher.makeDue();
   }
 
   /** The lease ran out and no one had taken it: the file and the log have to be those that they were. */
@@ -505,9 +496,9 @@ export class CaptureSession {
   /** What the timer's flush of a session in error comes to, where there is something to flush. */
   #reportUnflushed(): void {
     const lag_bytes = this.#lagBytes();
-    if (!this.#flusher.due) return;
-    this.#flusher.restartTimer();
-    if (lag_bytes > 0) this.#flusher.refuse("auto", brokenError(this.#name, this.#error!));
+    if (!this.#pending.flush_due) return;
+    this.#pending.restartTimer();
+    if (lag_bytes > 0) this.#pending.refuse("auto", brokenError(this.#name, this.#error!));
   }
 
   /** Decides what an error means for the session: a rebase, its end, or nothing if a later try may succeed. */
