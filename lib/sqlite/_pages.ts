@@ -5,39 +5,30 @@
 import { Buffer } from "node:buffer";
 import { nextTurn } from "../clock.ts";
 import { throwIfInterrupted } from "../errors.ts";
+import { changedPages } from "./changed_pages.ts";
+import { ImageFile } from "./checkout_file.ts";
 import type { OtherPages } from "./diff_result.ts";
 import { DATABASE_HEADER_BYTES, lockPage } from "./header.ts";
 import type { Side } from "./side.ts";
-import { TreeFile } from "./_tree.ts";
-
-const COMPARE_BYTES = 1 << 20;
 
 /** `marks` has 1 for each page that differs, by number, the file's header aside; `pages_changed` counts that, too. */
 export async function differingPages(path_a: string, path_b: string, signal: AbortSignal | undefined) {
-  using a = new TreeFile(path_a);
-  using b = new TreeFile(path_b);
+  using a = ImageFile.open(path_a);
+  using b = ImageFile.open(path_b);
   const marks = new Uint8Array(Math.max(a.page_count, b.page_count) + 1);
   if (a.page_size !== b.page_size) return { marks: marks.fill(1, 1), pages_changed: marks.length - 1 };
   const shared = Math.min(a.page_count, b.page_count);
-  marks.fill(1, shared + 1);
-  let pages_changed = marks.length - 1 - shared;
-  const most = Math.max(1, Math.floor(COMPARE_BYTES / a.page_size));
-  const [left, right] = [new Uint8Array(most * a.page_size), new Uint8Array(most * a.page_size)];
-  const differs = (from: number, to: number) => Buffer.compare(left.subarray(from, to), right.subarray(from, to)) !== 0;
-  for (let first = 1; first <= shared; first += most) {
-    throwIfInterrupted(signal);
-    const count = Math.min(most, shared - first + 1);
-    a.readMany(first, count, left);
-    b.readMany(first, count, right);
-    for (let i = 0; i < count; i++) {
-      const [from, to] = [i * a.page_size, (i + 1) * a.page_size];
-      if (!differs(from, to)) continue;
-      pages_changed++;
-      if (first + i > 1 || differs(DATABASE_HEADER_BYTES, to)) marks[first + i] = 1;
-    }
-    await nextTurn();
+  const changed = (await changedPages(a, b, { signal })).filter((pgno) => pgno <= shared);
+  for (const pgno of changed) marks[pgno] = 1;
+  if (marks[1] === 1) {
+    const [before, after] = [a, b].map((image) => {
+      const page = new Uint8Array(image.page_size);
+      image.readPages(1, 1, page);
+      return page.subarray(DATABASE_HEADER_BYTES);
+    });
+    if (Buffer.compare(before!, after!) === 0) marks[1] = 0;
   }
-  return { marks, pages_changed };
+  return { marks: marks.fill(1, shared + 1), pages_changed: changed.length + marks.length - 1 - shared };
 }
 
 type Owner = Pick<OtherPages, "where" | "name">;

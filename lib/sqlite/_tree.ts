@@ -55,10 +55,6 @@ export class TreeFile implements Disposable {
     this.#usable = this.page_size - this.header.getUint8(20);
   }
 
-  readMany(first: number, count: number, into: Uint8Array): void {
-    this.#file.readPages(first, count, into);
-  }
-
   /** The page's bytes, which nothing may change. Those of a tree mostly lie one after the other: then some are read at once. */
   read(pgno: number): Uint8Array {
     let { first, bytes } = this.#ahead;

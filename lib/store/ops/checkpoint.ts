@@ -6,7 +6,7 @@
 
 import { passing, TaskdError } from "../../errors.ts";
 import { ImageFile } from "../../sqlite/checkout_file.ts";
-import { changedPages } from "../changed_pages.ts";
+import { changedPages } from "../../sqlite/changed_pages.ts";
 import type { QuietCheckout } from "../quiet_checkout.ts";
 import { type Point, pointIn, type StoreContext, targetOf } from "../context.ts";
 import { type Lease, withLease } from "../lease.ts";

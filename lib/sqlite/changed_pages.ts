@@ -5,16 +5,15 @@
 import { Buffer } from "node:buffer";
 import { nextTurn } from "../clock.ts";
 import { throwIfInterrupted } from "../errors.ts";
-import { lockPage } from "../sqlite/header.ts";
-import { pageRuns, RUN_BYTES } from "../sqlite/page_runs.ts";
-import type { DatabaseImage } from "../sqlite/wal_tail.ts";
-import type { LongOptions } from "./results.ts";
+import type { DatabaseImage } from "./_log_image.ts";
+import { lockPage } from "./header.ts";
+import { pageRuns, RUN_BYTES } from "./page_runs.ts";
 
 /** The pages of an image that are not as in an earlier one with pages of that size, ascending; never the lock page. */
 export async function changedPages(
   before: DatabaseImage,
   now: DatabaseImage,
-  options: LongOptions = {},
+  options: { onProgress?: (done_bytes: number, total_bytes: number) => void; signal?: AbortSignal | undefined } = {},
 ): Promise<number[]> {
   const { page_size, page_count } = now;
   const lock = lockPage(page_size);
