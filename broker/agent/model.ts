@@ -8,7 +8,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { type ChatMessage, type Completion, parseCompletion } from "./chat.ts";
 import type { AgentOutcome, AgentProgress } from "./progress.ts";
 import { parseJson } from "../../lib/text/json.ts";
-import { readText } from "../../lib/http/response_text.ts";
+import { readText } from "../../lib/http/body.ts";
 
 const MAX_ANSWER_BYTES = 8 << 20;
 /** Milliseconds one request may take: slow local models need minutes. */

@@ -15,7 +15,7 @@ import { taskdHome } from "./load.ts";
 import { isSecureUrl } from "./path_and_url_schemas.ts";
 import { readPrivateFile } from "./private_file.ts";
 import { parseJson } from "../../lib/text/json.ts";
-import { readText } from "../../lib/http/response_text.ts";
+import { readText } from "../../lib/http/body.ts";
 
 /** Lanes whose vendor can be paid by subscription; vendor_c has none. */
 export type SubscriptionLane = "vendor_a" | "vendor_b";

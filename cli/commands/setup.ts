@@ -11,7 +11,7 @@ import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { findRuntimes } from "../../broker/sandbox/installed_runtimes.ts";
 import { type Answers, keysOfFile, runWizard, type WizardResult } from "../setup/wizard.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { readText } from "../../lib/http/response_text.ts";
+import { readText } from "../../lib/http/body.ts";
 import type { Args } from "../plan/args.ts";
 import type { Io } from "../text/io.ts";
 import { asking, environment } from "./_environment.ts";

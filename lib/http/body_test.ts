@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { readText } from "./response_text.ts";
+import { readText } from "./body.ts";
 
 Deno.test("readText() returns a body within its bound, whatever its chunks", async () => {
   const bytes = new TextEncoder().encode("é€");
