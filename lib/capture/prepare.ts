@@ -12,7 +12,7 @@ import { imageSha256 } from "../store/chain_cache.ts";
 import { type CheckoutView, goneMeanwhile } from "../store/checkouts.ts";
 import { type Point, type StoreContext, targetOf } from "../store/context.ts";
 import { foreignEdits, recoverCheckout } from "../store/ops/recover.ts";
-import type { LongOptions, Recovery } from "../store/results.ts";
+import type { Recovery } from "../store/results.ts";
 
 export interface Prepared {
   file: CheckoutFile;
@@ -24,11 +24,7 @@ export interface Prepared {
   recovery?: Recovery | undefined;
 }
 
-export async function prepareCheckout(
-  context: StoreContext,
-  point: Point,
-  options: LongOptions = {},
-): Promise<Prepared> {
+export async function prepareCheckout(context: StoreContext, point: Point): Promise<Prepared> {
   const target = targetOf(point);
   const path = context.workspace.checkout(target.db, target.branch);
   const inspect = () => ({
@@ -37,13 +33,11 @@ export async function prepareCheckout(
     view: context.checkouts.inspect(target),
   });
   let { fileStamp, stamp, view } = inspect();
-  const recovered = view && !view.stat_clean
-    ? await recoverCheckout(context, point, { view, fileStamp }, options)
-    : undefined;
+  const recovered = view && !view.stat_clean ? await recoverCheckout(context, point, { view, fileStamp }) : undefined;
   if (recovered) ({ fileStamp, stamp, view } = inspect());
   if (view && view.identity !== "current" && !view.stat_clean) throw foreignEdits(view);
   if (!view || view.identity !== "current") {
-    await context.checkouts.restore(target, { ...options, fileStamp });
+    await context.checkouts.restore(target, { fileStamp });
     stamp = stampFile(path);
     view = context.checkouts.inspect(target);
     if (!view) throw goneMeanwhile(path);
