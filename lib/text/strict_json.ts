@@ -65,14 +65,12 @@ function decode(bytes: Uint8Array): string {
 
 const [QUOTE, COMMA, COLON] = [0x22, 0x2c, 0x3a];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
-/** So many keys of an object are compared one by one; that is faster than to hash them. */
-const FEW_KEYS = 16;
 
 /** Walks over the text once; it is valid JSON by now, so that a string is known for a key by the mark before it. */
 function check(text: string, { any_text = false }: StrictJsonOptions): void {
   // The keys of the open objects; undefined for an open array.
-  const open: (Keys | undefined)[] = [];
-  let keys: Keys | undefined;
+  const open: (Set<string> | undefined)[] = [];
+  let keys: Set<string> | undefined;
   let before = 0;
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
@@ -84,7 +82,8 @@ function check(text: string, { any_text = false }: StrictJsonOptions): void {
           const raw = text.slice(at + 1, end);
           const string = raw.includes("\\") ? String(JSON.parse(`"${raw}"`)) : raw;
           if (!any_text && !string.isWellFormed()) throw new InvalidJson("has half of a surrogate pair in a string");
-          if (is_key && !keys!.add(string)) throw twice(open);
+          if (is_key && keys!.has(string)) throw twice(open, string);
+          if (is_key) keys!.add(string);
         }
         at = end;
         break;
@@ -95,7 +94,7 @@ function check(text: string, { any_text = false }: StrictJsonOptions): void {
         break;
       case OPEN_OBJECT:
       case OPEN_LIST:
-        keys = code === OPEN_OBJECT ? new Keys() : undefined;
+        keys = code === OPEN_OBJECT ? new Set() : undefined;
         open.push(keys);
         before = code;
         break;
@@ -110,28 +109,9 @@ function check(text: string, { any_text = false }: StrictJsonOptions): void {
   }
 }
 
-/** The keys of one object. */
-class Keys {
-  readonly #few: string[] = [];
-  #many: Set<string> | undefined;
-  last = "";
-
-  /** Whether it is new. */
-  add(key: string): boolean {
-    this.last = key;
-    if (this.#many !== undefined) {
-      if (this.#many.has(key)) return false;
-      this.#many.add(key);
-      return true;
-    }
-    if (this.#few.includes(key)) return false;
-    if (this.#few.push(key) > FEW_KEYS) this.#many = new Set(this.#few);
-    return true;
-  }
-}
-
-function twice(open: readonly (Keys | undefined)[]): InvalidJson {
-  const field = open.map((keys) => keys?.last ?? "[]").join(".").slice(0, 200);
+function twice(open: readonly (Set<string> | undefined)[], key: string): InvalidJson {
+  const above = open.slice(0, -1).map((keys) => keys === undefined ? "[]" : [...keys].at(-1));
+  const field = [...above, key].join(".").slice(0, 200);
   return new InvalidJson(`has the key ${JSON.stringify(field)} twice`, field);
 }
 
