@@ -19,70 +19,9 @@ interface WorkerScope {
 }
 const scope = globalThis as unknown as WorkerScope;
 
-class Host {
-  readonly #store: Store;
-  readonly #setup: WorkerSetup;
-  readonly #sessions = new Map<number, CaptureSession>();
-
-  constructor(store: Store, setup: WorkerSetup) {
-    this.#store = store;
-    this.#setup = setup;
-  }
-
-  static async setUp(setup: WorkerSetup): Promise<Host> {
-    const { store: location, workspace, s3, host, snapshot_every: depth_floor } = setup;
-    const bucket = s3 === undefined ? {} : { workspace, s3 };
-    const store = await openStore(location, { holder: "daemon", host, depth_floor, log: sendLog, ...bucket });
-    return new Host(store, setup);
-  }
-
-  async run(work: Exclude<Work, { kind: "setup" | "sample" | "sampled" }>, call: number): Promise<unknown> {
-    if (work.kind === "end") return this.#store.close();
-    if (work.kind === "store") return await this.#callStore(work, call);
-    if (work.kind === "session") return await this.#callSession(work, call);
-    const session = await CaptureSession.open(this.#store, work.address, {
-      flush_every_ms: this.#setup.flush_every_ms,
-      snapshot_every: this.#setup.snapshot_every,
-      watch_log: true,
-      onEvent: (event) => scope.postMessage({ kind: "event", session: work.session, event }),
-      log: (line) => sendLog(`${formatAddress(work.address)}: ${line}`),
-    });
-    this.#sessions.set(work.session, session);
-    const { checkout, epoch, holder, txid, recovery } = session;
-    const { db, branch } = work.address;
-    return { db, branch, checkout, epoch, holder, txid, ...(recovery === undefined ? {} : { recovery }) };
-  }
-
-  async #callStore(work: Work & { kind: "store" }, call: number): Promise<unknown> {
-    return await runStoreMethod(this.#store, work.method, withCallbacks(work, call));
-  }
-
-  async #callSession(work: Work & { kind: "session" }, call: number): Promise<unknown> {
-    const { session: id, method, args } = work;
-    const session = this.#sessions.get(id);
-    if (session === undefined) throw new TaskdError("no_session", "The session is closed");
-    if (method === "merge" || method === "revert") {
-      const [from, named, options] = withCallbacks(work, call) as [never, never, object];
-      if (method === "merge") return await mergeUnder(this.#store, session, from, options);
-      return await revertUnder(this.#store, session, named, options);
-    }
-    if (method !== "close") return await (session[method] as (...args: unknown[]) => unknown).apply(session, args);
-    this.#sessions.delete(id);
-    await session.close();
-    return session.txid;
-  }
-}
-
-/** The arguments of a call; with `long` the last one has the callback and the signal, which cannot cross by themselves. */
-function withCallbacks({ args, long }: Work & { kind: "store" | "session" }, call: number): unknown[] {
-  if (!long) return args;
-  const { signal } = aborts.get(call)!;
-  const onProgress = (done_bytes: number, total_bytes: number | undefined) =>
-    scope.postMessage({ kind: "progress", call, done_bytes, total_bytes });
-  return [...args.slice(0, -1), { ...(args.at(-1) as object), signal, onProgress }];
-}
-
-let host: Promise<Host> | undefined;
+/** What the worker works on, once that is open. */
+let host: Promise<{ store: Store; setup: WorkerSetup }> | undefined;
+const sessions = new Map<number, CaptureSession>();
 /** Ends the profile that is being taken. */
 let sampled: (() => Promise<unknown>) | undefined;
 
@@ -101,10 +40,57 @@ async function run(work: Work, call: number): Promise<unknown> {
     sampled = undefined;
     return await end?.();
   }
-  if (work.kind !== "setup") return await (await host!).run(work, call);
-  host = Host.setUp(work.setup);
-  await host;
-  return sqliteVersion();
+  if (work.kind === "setup") {
+    host = setUp(work.setup);
+    await host;
+    return sqliteVersion();
+  }
+  const { store, setup } = await host!;
+  if (work.kind === "end") return store.close();
+  if (work.kind === "store") return await runStoreMethod(store, work.method, withCallbacks(work, call));
+  if (work.kind === "session") return await callSession(store, work, call);
+  const session = await CaptureSession.open(store, work.address, {
+    flush_every_ms: setup.flush_every_ms,
+    snapshot_every: setup.snapshot_every,
+    watch_log: true,
+    onEvent: (event) => scope.postMessage({ kind: "event", session: work.session, event }),
+    log: (line) => sendLog(`${formatAddress(work.address)}: ${line}`),
+  });
+  sessions.set(work.session, session);
+  const { checkout, epoch, holder, txid, recovery } = session;
+  const { db, branch } = work.address;
+  return { db, branch, checkout, epoch, holder, txid, ...(recovery === undefined ? {} : { recovery }) };
+}
+
+async function setUp(setup: WorkerSetup): Promise<{ store: Store; setup: WorkerSetup }> {
+  const { store: location, workspace, s3, host, snapshot_every: depth_floor } = setup;
+  const bucket = s3 === undefined ? {} : { workspace, s3 };
+  const store = await openStore(location, { holder: "daemon", host, depth_floor, log: sendLog, ...bucket });
+  return { store, setup };
+}
+
+async function callSession(store: Store, work: Work & { kind: "session" }, call: number): Promise<unknown> {
+  const { session: id, method, args } = work;
+  const session = sessions.get(id);
+  if (session === undefined) throw new TaskdError("no_session", "The session is closed");
+  if (method === "merge" || method === "revert") {
+    const [from, named, options] = withCallbacks(work, call) as [never, never, object];
+    if (method === "merge") return await mergeUnder(store, session, from, options);
+    return await revertUnder(store, session, named, options);
+  }
+  if (method !== "close") return await (session[method] as (...args: unknown[]) => unknown).apply(session, args);
+  sessions.delete(id);
+  await session.close();
+  return session.txid;
+}
+
+/** The arguments of a call; with `long` the last one has the callback and the signal, which cannot cross by themselves. */
+function withCallbacks({ args, long }: Work & { kind: "store" | "session" }, call: number): unknown[] {
+  if (!long) return args;
+  const { signal } = aborts.get(call)!;
+  const onProgress = (done_bytes: number, total_bytes: number | undefined) =>
+    scope.postMessage({ kind: "progress", call, done_bytes, total_bytes });
+  return [...args.slice(0, -1), { ...(args.at(-1) as object), signal, onProgress }];
 }
 
 function sendLog(entry: string): void {
