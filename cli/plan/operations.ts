@@ -41,9 +41,9 @@ export class Operations {
     const client = ALWAYS_AT_REST.has(op) ? undefined : await this.#daemon();
     if (client !== undefined) return await client.call(op, args, onProgress);
     const store = await this.store();
-    const { StoreAtRest } = await import("../../lib/protocol/at_rest.ts");
+    const { callAtRest } = await import("../../lib/protocol/at_rest.ts");
     const long = { signal: this.#signal, ...(onProgress === undefined ? {} : { onProgress }) };
-    return await new StoreAtRest(store, this.#plan.store).call(op, args, long);
+    return await callAtRest({ store, location: this.#plan.store }, op, args, long);
   }
 
   /** The daemon, if it does the work. A server of tools outlives daemons: it looks for one whenever it has none. */

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import * as v from "valibot";
 import { TaskdError } from "../../lib/errors.ts";
-import { StoreAtRest } from "../../lib/protocol/at_rest.ts";
+import { callAtRest } from "../../lib/protocol/at_rest.ts";
 import type { CallableOp, OpAnswer, OpArgs, OpName } from "../../lib/protocol/messages.ts";
 import { object, OPS } from "../../lib/protocol/operations.ts";
 import { openStore } from "../../lib/store/open.ts";
@@ -87,8 +87,8 @@ Deno.test("the daemon's answers match the table of operations", async () => {
 Deno.test("the answers of a store at rest match the table of operations", async () => {
   await using place = new Place();
   using store = await openStore(place.store);
-  const at_rest = new StoreAtRest(store, place.store);
-  const call = checked((op, args) => at_rest.call(op, args), new Set());
+  const at_rest = { store, location: place.store };
+  const call = checked((op, args) => callAtRest(at_rest, op, args), new Set());
   await call("create", { db: "app" });
   write(
     (await call("checkout", { db: "app" })).path,
@@ -97,11 +97,11 @@ Deno.test("the answers of a store at rest match the table of operations", async 
   await call("checkpoint", { db: "app", name: "one" });
   await useBranches(call, place);
   for (const op of ["open", "flush", "close"] as const) {
-    const error = await assertRejects(() => at_rest.call(op, { db: "app" }), TaskdError);
+    const error = await assertRejects(() => callAtRest(at_rest, op, { db: "app" }), TaskdError);
     assertEquals(error.code, "daemon_unreachable");
   }
   assertEquals(
-    (await assertRejects(() => at_rest.call("status", { branch: "main" }), TaskdError)).code,
+    (await assertRejects(() => callAtRest(at_rest, "status", { branch: "main" }), TaskdError)).code,
     "invalid_request",
   );
 });
