@@ -43,13 +43,6 @@ const SOURCE_SUFFIXES = ["", "-wal", "-shm", "-journal"];
 /** The files an export writes or removes: its own, the one it is built in, and what SQLite may have left beside it. */
 const EXPORT_SUFFIXES = ["", ".partial", "-wal", "-shm", "-journal"];
 
-type SessionOp = "open" | "flush" | "close" | "shutdown";
-type ListOp = "status" | "branches" | "databases" | "lease" | "undoable" | "merges" | "log";
-type ReadOp = "export" | "diff" | "diff-rows" | "verify" | "verify-all" | "checkout-at";
-type RepointOp = "rollback" | "promote" | "reset" | "undo";
-type MergeOp = "merge" | "revert";
-type ChangeOp = Exclude<keyof Handlers, SessionOp | ListOp | ReadOp | RepointOp | MergeOp>;
-
 export function createHandlers(context: HandlerContext): Handlers {
   const branches = new GuardedBranches(context);
   return {
@@ -94,7 +87,8 @@ class GuardedBranches {
     const session = sessions.live(address);
     if (session !== undefined) {
       // Of the store's methods only those that such a session has.
-      return (method, args) => (session[method as MergeOp] as (...args: unknown[]) => Promise<never>)(...args);
+      return (method, args) =>
+        (session[method as "merge" | "revert"] as (...args: unknown[]) => Promise<never>)(...args);
     }
     sessions.refuseLive(address, "merge into");
     return (method, args) => engine.store(method, args);
@@ -130,10 +124,7 @@ class GuardedBranches {
   }
 }
 
-function sessionHandlers(
-  { engine, sessions, onShutdown }: HandlerContext,
-  branches: GuardedBranches,
-): Pick<Handlers, SessionOp> {
+function sessionHandlers({ engine, sessions, onShutdown }: HandlerContext, branches: GuardedBranches) {
   return {
     open: (args) => {
       // Refused at once, not after the wait for the open that is under way.
@@ -152,10 +143,10 @@ function sessionHandlers(
       onShutdown();
       return Promise.resolve({ sessions: sessions.size });
     },
-  };
+  } satisfies Partial<Handlers>;
 }
 
-function listHandlers(context: HandlerContext, branches: GuardedBranches): Pick<Handlers, ListOp> {
+function listHandlers(context: HandlerContext, branches: GuardedBranches) {
   const { engine, sessions } = context;
   const store = storeOf(engine);
 
@@ -207,10 +198,10 @@ function listHandlers(context: HandlerContext, branches: GuardedBranches): Pick<
     undoable: store.undoable,
     merges: store.merges,
     log: store.log,
-  };
+  } satisfies Partial<Handlers>;
 }
 
-function readHandlers({ engine, workspace }: HandlerContext, branches: GuardedBranches): Pick<Handlers, ReadOp> {
+function readHandlers({ engine, workspace }: HandlerContext, branches: GuardedBranches) {
   const store = storeOf(engine);
   return {
     export: async (args, long) => {
@@ -233,13 +224,10 @@ function readHandlers({ engine, workspace }: HandlerContext, branches: GuardedBr
     },
     "verify-all": store["verify-all"],
     "checkout-at": store["checkout-at"],
-  };
+  } satisfies Partial<Handlers>;
 }
 
-function changeHandlers(
-  { engine, sessions, gc_grace_ms, keep, location }: HandlerContext,
-  branches: GuardedBranches,
-): Pick<Handlers, ChangeOp> {
+function changeHandlers({ engine, sessions, gc_grace_ms, keep, location }: HandlerContext, branches: GuardedBranches) {
   const store = storeOf(engine);
   return {
     create: (args, long) => {
@@ -292,10 +280,10 @@ function changeHandlers(
     touch: (args) => branches.on(args, () => store.touch(args)),
     protect: (args) => branches.on(args, () => store.protect(args)),
     gc: (args, long) => store.gc({ grace_ms: gc_grace_ms, keep: formatLevels(keep), ...args }, long),
-  };
+  } satisfies Partial<Handlers>;
 }
 
-function repointHandlers({ engine }: HandlerContext, branches: GuardedBranches): Pick<Handlers, RepointOp> {
+function repointHandlers({ engine }: HandlerContext, branches: GuardedBranches) {
   const store = storeOf(engine);
   return {
     rollback: (args, long) => {
@@ -333,10 +321,10 @@ function repointHandlers({ engine }: HandlerContext, branches: GuardedBranches):
         return await branches.repoint(onto, args, "promote onto", promote);
       });
     },
-  };
+  } satisfies Partial<Handlers>;
 }
 
-function mergeHandlers(branches: GuardedBranches): Pick<Handlers, MergeOp> {
+function mergeHandlers(branches: GuardedBranches) {
   return {
     merge: (args, long) => {
       const from = addressOf(args);
@@ -348,7 +336,7 @@ function mergeHandlers(branches: GuardedBranches): Pick<Handlers, MergeOp> {
     },
     revert: (args, long) =>
       branches.on(args, (address) => storeOperations(branches.mergesInto(address)).revert(args, long)),
-  };
+  } satisfies Partial<Handlers>;
 }
 
 function bucketOf(location: string): string | undefined {
