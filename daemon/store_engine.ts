@@ -8,7 +8,6 @@ import type { TaskdError } from "../lib/errors.ts";
 import type { OpenAnswer } from "../lib/protocol/messages.ts";
 import type { MergeMethods, StoreAnswer, StoreArgs, StoreMethod } from "../lib/protocol/store_operations.ts";
 import type { Address, Txid } from "../lib/store/names.ts";
-import type { CheckpointResult, FlushResult, SessionStatus } from "../lib/store/results.ts";
 
 /** The methods of a store that never take long; any other may. */
 export const SHORT_METHODS: ReadonlySet<StoreMethod> = new Set<StoreMethod>([
@@ -32,27 +31,20 @@ export interface OutsidePaths {
   write?: string[];
 }
 
-/** An open session. Every method rejects with `session_failed` once {@linkcode EngineSession.lost} is set. */
-export interface EngineSession {
-  readonly opened: OpenAnswer;
-  /** Set when the worker that ran the session is gone. */
-  readonly lost: TaskdError | undefined;
-  flush(): Promise<FlushResult>;
-  /** A flush for the sake of another operation; see CaptureSession.flushPending. */
-  flushPending(): Promise<FlushResult>;
-  checkpoint(name: string, options: { note?: string }): Promise<CheckpointResult>;
-  merge: MergeMethods["merge"];
-  revert: MergeMethods["revert"];
-  status(): Promise<SessionStatus>;
-  /** Flushes and closes; resolves with the durable transaction. It is closed whether it resolves or rejects. */
-  close(): Promise<Txid>;
-}
-
 /** The methods of a session that cross to its worker. */
 export type SessionMethod = "flush" | "flushPending" | "checkpoint" | "merge" | "revert" | "status" | "close";
 type Methods = CaptureSession & MergeMethods;
 export type SessionArgs<M extends SessionMethod> = Parameters<Methods[M]>;
+/** Closing resolves with the durable transaction. The session is closed whether it resolves or rejects. */
 export type SessionAnswer<M extends SessionMethod> = M extends "close" ? Txid : Awaited<ReturnType<Methods[M]>>;
+type SessionMethods = { readonly [M in SessionMethod]: (...args: SessionArgs<M>) => Promise<SessionAnswer<M>> };
+
+/** An open session. Every method rejects with `session_failed` once {@linkcode EngineSession.lost} is set. */
+export interface EngineSession extends SessionMethods {
+  readonly opened: OpenAnswer;
+  /** Set when the worker that ran the session is gone. */
+  readonly lost: TaskdError | undefined;
+}
 
 export type OnSessionEvent = (address: Address, event: SessionEvent) => void;
 
