@@ -22,17 +22,7 @@ export interface ReapedBranch extends BranchName {
   ttl_seconds: number;
 }
 
-/** A branch whose interrupted destroy was finished. */
-export interface HealedBranch extends ReapedBranch {
-  kind: "destroy" | "reap";
-}
-
-export interface ReapOptions {
-  /** Receives each branch that could not be read or destroyed; the others proceed. */
-  onError?: (address: BranchName, error: Error) => void;
-}
-
-/** Answer of {@linkcode reapAll}. */
+/** What {@linkcode reapExpired} did. */
 export interface ReapResult {
   /** Branches that are gone now. */
   reaped: ReapedBranch[];
@@ -54,35 +44,33 @@ const PASSED_OVER = [
   "conflict",
 ] as const;
 
-/** Heals claims, destroys the branches whose time has passed, and returns all that a reaper's claim ended. */
-export async function reapExpired(context: StoreContext, options: ReapOptions = {}): Promise<ReapedBranch[]> {
+/**
+ * Finishes every destroy and reap whose process died or stalled, and destroys the branches whose time has passed. What
+ * fails holds up no other branch and is in the answer, as is all that a reaper's claim ended.
+ */
+export async function reapExpired(context: StoreContext): Promise<ReapResult> {
   const ages = await context.timeline.look();
-  const reaped: ReapedBranch[] = [];
-  for (const { kind, ...branch } of await healClaims(context, options)) {
-    if (kind === "reap") reaped.push(branch);
+  const result: ReapResult = { reaped: [], failed: [] };
+  for (const address of await context.refs.list()) {
+    try {
+      const found = await context.refs.find(address.db, address.branch);
+      const reaped = found && await reap(context, ages, address, found.ref);
+      if (reaped) result.reaped.push(reaped);
+    } catch (error) {
+      result.failed.push({ ...address, error: (error as Error).message });
+    }
   }
-  await forEachRef(context, options, async (address, seen) => {
-    if (!isDue(context, ages, seen)) return;
-    let last = seen;
-    const gone = await tryDestroy(context, address, {
-      kind: "reap",
-      safety: false,
-      refuse: (ref) => {
-        if (!isDue(context, ages, ref)) throw new Stays();
-        last = ref;
-      },
-    });
-    if (gone) reaped.push(describe(address, last));
-  });
-  return reaped;
+  return result;
 }
 
-/** Finishes every destroy and reap whose process died or stalled; returns the branches that are gone now. */
-export async function healClaims(context: StoreContext, options: ReapOptions = {}): Promise<HealedBranch[]> {
-  const healed: HealedBranch[] = [];
-  await forEachRef(context, options, async (address, seen) => {
-    const { claim } = seen;
-    if (!claim || !isStaleClaim(context, claim)) return;
+async function reap(
+  context: StoreContext,
+  ages: Ages,
+  address: BranchName,
+  seen: Ref,
+): Promise<ReapedBranch | undefined> {
+  const { claim } = seen;
+  if (claim && isStaleClaim(context, claim)) {
     const gone = await tryDestroy(context, address, {
       kind: claim.kind,
       // Its claimant was allowed to, and has kept what was to be kept.
@@ -93,9 +81,19 @@ export async function healClaims(context: StoreContext, options: ReapOptions = {
         if (ref.claim?.nonce !== claim.nonce) throw new Stays();
       },
     });
-    if (gone) healed.push({ ...describe(address, seen), kind: claim.kind });
+    return gone && claim.kind === "reap" ? describe(address, seen) : undefined;
+  }
+  if (!isDue(context, ages, seen)) return undefined;
+  let last = seen;
+  const gone = await tryDestroy(context, address, {
+    kind: "reap",
+    safety: false,
+    refuse: (ref) => {
+      if (!isDue(context, ages, ref)) throw new Stays();
+      last = ref;
+    },
   });
-  return healed;
+  return gone ? describe(address, last) : undefined;
 }
 
 function describe(address: BranchName, ref: Ref): ReapedBranch {
@@ -122,29 +120,4 @@ async function tryDestroy(
     if (error instanceof Stays || hasCode(error, ...PASSED_OVER)) return false;
     throw error;
   }
-}
-
-async function forEachRef(
-  { refs, log }: StoreContext,
-  options: ReapOptions,
-  work: (address: BranchName, ref: Ref) => Promise<void>,
-): Promise<void> {
-  for (const address of await refs.list()) {
-    try {
-      const found = await refs.find(address.db, address.branch);
-      if (found) await work(address, found.ref);
-    } catch (error) {
-      if (options.onError) options.onError(address, error as Error);
-      else log(`reap: ${address.db}@${address.branch}: ${(error as Error).message}`);
-    }
-  }
-}
-
-/** The same; what fails holds up no other branch and is in the answer. */
-export async function reapAll(context: StoreContext): Promise<ReapResult> {
-  const failed: ReapResult["failed"] = [];
-  const onError = (address: BranchName, error: Error) => {
-    failed.push({ ...address, error: error.message });
-  };
-  return { reaped: await reapExpired(context, { onError }), failed };
 }

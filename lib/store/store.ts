@@ -19,7 +19,7 @@ import { destroy, protect, touch } from "./ops/lifecycle.ts";
 import { diff, diffRows, type ExportResult, exportTo } from "./ops/read.ts";
 import { compact, promote, rollback } from "./ops/repoint.ts";
 import { undo, undoable } from "./ops/undo.ts";
-import { reapAll, type ReapResult } from "./reap.ts";
+import { reapExpired, type ReapResult } from "./reap.ts";
 import { repair, type RepairOptions } from "./repair.ts";
 import type { BranchInfo, BranchStatus, ConditionInfo, DatabaseInfo, LeftOut, UndoableEntry } from "./results.ts";
 import type { CheckoutOptions, DestroyOptions, DiffOptions, DiffRowsOptions, ForkOptions } from "./results.ts";
@@ -450,7 +450,7 @@ export class Store {
    * @throws {TaskdError} `denied`, `unavailable` (the store cannot be listed).
    */
   reapExpired(): Promise<ReapResult> {
-    return reapAll(this.context);
+    return reapExpired(this.context);
   }
 
   /**
