@@ -57,7 +57,6 @@ export function optional<T>(kind: Kind<T>, doc: string): Field<T> & { required: 
   return { ...kind, required: false, doc };
 }
 
-/** A string that one of the parsers of names.ts accepts; its error keeps its code and hint. */
 function areLevels(text: string): boolean {
   try {
     parseLevels(text);
@@ -67,6 +66,7 @@ function areLevels(text: string): boolean {
   }
 }
 
+/** A string that one of the parsers of names.ts accepts; its error keeps its code and hint. */
 function parsed(type: string, parse: (text: string) => string): Kind<string> {
   return { type, json: { type: "string" }, schema: v.pipe(v.string("must be a string"), v.transform(parse)) };
 }
