@@ -5,6 +5,7 @@
 import {
   count,
   data,
+  each,
   either,
   type FieldShapes,
   flag,
@@ -38,23 +39,17 @@ const held_file = gated("file_source", "it names a file that the vendor holds");
 const citation = tagged({
   char_location: location("start_char_index", "end_char_index"),
   page_location: location("start_page_number", "end_page_number"),
-  content_block_location: location("start_block_index", "end_block_index"),
-  search_result_location: location("start_block_index", "end_block_index"),
+  ...each(location("start_block_index", "end_block_index"), "content_block_location search_result_location"),
   web_search_result_location: { ...web_search, at: "type" },
 }, { what: unknownContent });
 
 function location(start: string, end: string): Shape {
+  const indices = each(count, `document_index search_result_index ${start} ${end}`);
   return object({
     type: label,
-    cited_text: text,
-    document_index: count,
-    search_result_index: count,
-    document_title: text,
-    title: text,
-    source: text,
+    ...each(text, "cited_text document_title title source"),
     file_id: held_file,
-    [start]: count,
-    [end]: count,
+    ...indices,
   });
 }
 
@@ -89,8 +84,7 @@ const document = object({
 });
 const search_result = object({
   type: label,
-  source: text,
-  title: text,
+  ...each(text, "source title"),
   content: texts,
   citations: object({ enabled: flag }),
   cache_control,
@@ -102,29 +96,23 @@ const own_tool: FieldShapes = {
   type: label,
   name: id,
   cache_control,
-  defer_loading: flag,
-  strict: flag,
+  ...each(flag, "defer_loading strict eager_input_streaming"),
   allowed_callers: list(label),
   input_examples: list(data),
-  eager_input_streaming: flag,
 };
 const custom = object({ ...own_tool, description: text, input_schema: data });
 const display = { display_width_px: count, display_height_px: count, display_number: count, enable_zoom: flag };
 const tool = tagged({
   custom,
-  bash: object(own_tool),
+  ...each(object(own_tool), "bash memory tool_search_tool_bm25 tool_search_tool_regex"),
   text_editor: object({ ...own_tool, max_characters: count }),
   computer: object({ ...own_tool, ...display }),
-  memory: object(own_tool),
-  tool_search_tool_bm25: object(own_tool),
-  tool_search_tool_regex: object(own_tool),
 }, { untagged: custom, dated: true, what: (tag) => `the vendor would run the tool "${tag}"` });
 
 const changed_tool = tagged({
   tool_reference,
   tool_definition: object({ type: label, definition: tool }),
-  mcp_tool_reference: mcp,
-  mcp_toolset_reference: mcp,
+  ...each(mcp, "mcp_tool_reference mcp_toolset_reference"),
 }, { dated: true, untagged: custom, what: (tag) => `the vendor would run the tool "${tag}"` });
 
 const change = object({ type: label, tool: changed_tool, cache_control });
@@ -152,20 +140,17 @@ const block = tagged({
     toolset_name: id,
     cache_control,
   }),
-  tool_addition: change,
-  tool_removal: change,
+  ...each(change, "tool_addition tool_removal"),
   compaction: object({
     type: label,
-    content: text,
-    encrypted_content: text,
-    signature: text,
+    ...each(text, "content encrypted_content signature"),
     tool_changes: list(tagged({ tool_addition: change, tool_removal: change }, { what: unknownContent })),
     cache_control,
   }),
-  server_tool_use: tagged({
-    tool_search_tool_bm25: own_server_tool,
-    tool_search_tool_regex: own_server_tool,
-  }, { tag: "name", what: (tag) => `only the vendor's tool "${tag}" leads to it` }),
+  server_tool_use: tagged(each(own_server_tool, "tool_search_tool_bm25 tool_search_tool_regex"), {
+    tag: "name",
+    what: (tag) => `only the vendor's tool "${tag}" leads to it`,
+  }),
   tool_search_tool_result: object({
     type: label,
     tool_use_id: id,
@@ -180,11 +165,11 @@ const block = tagged({
   fallback: gated("fallbacks", "only another model leads to it", { at: "type" }),
   web_search_tool_result: { ...web_search, at: "type" },
   web_fetch_tool_result: gated("web_fetch", "only a fetch of the vendor's leads to it", { at: "type" }),
-  code_execution_tool_result: code,
-  bash_code_execution_tool_result: code,
-  text_editor_code_execution_tool_result: code,
-  mcp_tool_use: mcp,
-  mcp_tool_result: mcp,
+  ...each(
+    code,
+    "code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result",
+  ),
+  ...each(mcp, "mcp_tool_use mcp_tool_result"),
 }, { what: unknownContent });
 
 function unknownContent(tag: string): string {
@@ -216,9 +201,7 @@ const message = object({
 
 const choice = object({ type: label, disable_parallel_tool_use: flag });
 const tool_choice = tagged({
-  auto: choice,
-  any: choice,
-  none: choice,
+  ...each(choice, "auto any none"),
   tool: object({ type: label, name: id, disable_parallel_tool_use: flag }),
 }, { what: (tag) => `a choice of type "${tag}" is not known` });
 
@@ -230,14 +213,12 @@ export const MESSAGES: Table = {
   body: object(
     from(SDK, {
       model,
-      max_tokens: count,
+      ...each(count, "max_tokens top_k"),
       messages: list(message),
       system: either({ text, list: texts }),
       stop_sequences: list(text),
       stream: flag,
-      temperature: number,
-      top_k: count,
-      top_p: number,
+      ...each(number, "temperature top_p"),
       thinking: object({
         type: label,
         budget_tokens: count,

@@ -7,6 +7,7 @@ import { asObject } from "../metering/usage.ts";
 import {
   count,
   data,
+  each,
   either,
   type FieldShapes,
   flag,
@@ -52,22 +53,13 @@ const part = proto({
   videoMetadata: proto({ startOffset: label, endOffset: label, fps: number }),
   mediaResolution: proto({ level: label, numTokens: count }),
   partMetadata: data,
-  executableCode: code,
-  codeExecutionResult: code,
-  toolCall: vendor_call,
-  toolResponse: vendor_call,
+  ...each(code, "executableCode codeExecutionResult"),
+  ...each(vendor_call, "toolCall toolResponse"),
 });
 const content = proto({ role: label, parts: either({ list: list(part), object: part }) });
 
-const declaration = proto({
-  name: id,
-  description: text,
-  behavior: label,
-  parameters: data,
-  parametersJsonSchema: data,
-  response: data,
-  responseJsonSchema: data,
-});
+const schemas = each(data, "parameters parametersJsonSchema response responseJsonSchema");
+const declaration = proto({ name: id, description: text, behavior: label, ...schemas });
 /** Tools that the client runs; any other key is one of the vendor's. */
 const tool = toolbox({
   functionDeclarations: either({ list: list(declaration), object: declaration }),
@@ -81,27 +73,16 @@ const tool = toolbox({
 
 const voice = proto({ prebuiltVoiceConfig: proto({ voiceName: id }) });
 const generationConfig = proto({
-  temperature: number,
-  topP: number,
-  topK: number,
-  maxOutputTokens: count,
-  thinkingConfig: proto({ includeThoughts: flag, thinkingBudget: count, thinkingLevel: label }),
-  responseMimeType: label,
-  responseSchema: data,
-  responseJsonSchema: data,
-  candidateCount: count,
+  ...each(number, "temperature topP topK presencePenalty frequencyPenalty seed"),
+  ...each(count, "maxOutputTokens candidateCount logprobs"),
+  ...each(label, "responseMimeType mediaResolution"),
+  ...each(data, "responseSchema responseJsonSchema"),
+  ...each(flag, "responseLogprobs audioTimestamp enableEnhancedCivicAnswers"),
   stopSequences: list(text),
-  responseLogprobs: flag,
-  logprobs: count,
-  presencePenalty: number,
-  frequencyPenalty: number,
-  seed: number,
   responseModalities: list(label),
-  mediaResolution: label,
+  thinkingConfig: proto({ includeThoughts: flag, thinkingBudget: count, thinkingLevel: label }),
   speechConfig: proto({ voiceConfig: voice, languageCode: label }),
   imageConfig: proto({ aspectRatio: label, imageSize: label }),
-  audioTimestamp: flag,
-  enableEnhancedCivicAnswers: flag,
 });
 
 const request: FieldShapes = {

@@ -8,6 +8,7 @@ import {
   count,
   data,
   data_url,
+  each,
   either,
   flag,
   from,
@@ -39,8 +40,7 @@ const mcp = ran("mcp");
 const annotation = tagged({
   url_citation: web_search,
   file_citation: file_search,
-  file_path: code_interpreter,
-  container_file_citation: code_interpreter,
+  ...each(code_interpreter, "file_path container_file_citation"),
 }, { what: unknownContent });
 
 const file_url = gated("url_source", "the vendor would fetch a URL");
@@ -54,8 +54,7 @@ const part = tagged({
   encrypted_content: object({ type: label, encrypted_content: text }),
   input_image: object({ type: label, detail: label, image_url: data_url, file_id, prompt_cache_breakpoint: cache }),
   input_file: object({
-    type: label,
-    detail: label,
+    ...each(label, "type detail"),
     filename: text,
     file_data: inline,
     file_url,
@@ -69,27 +68,13 @@ const parts = either({ text, list: list(part) });
 const caller = object({ type: label, caller_id: id });
 const common = { type: label, id, call_id: id, status: label, caller, created_by: id, execution: label };
 
-/** What a tool needs beside its name. */
-const deferred = { defer_loading: flag, allowed_callers: list(label) };
+/** What tools of the client's have alike. */
+const declared = { type: label, name: id, description: text, defer_loading: flag, allowed_callers: list(label) };
 const local = object({ type: label, skills: list(object({ name: id, description: text, path: text })) });
 /** Tools that the client runs. `tool_search` runs at the vendor, over the request's own tools only. */
 const own_tools = {
-  function: object({
-    ...deferred,
-    type: label,
-    name: id,
-    description: text,
-    parameters: data,
-    output_schema: data,
-    strict: flag,
-  }),
-  custom: object({
-    ...deferred,
-    type: label,
-    name: id,
-    description: text,
-    format: object({ type: label, syntax: label, definition: text }),
-  }),
+  function: object({ ...declared, ...each(data, "parameters output_schema"), strict: flag }),
+  custom: object({ ...declared, format: object({ type: label, syntax: label, definition: text }) }),
 };
 const tool: Shape = tagged({
   ...own_tools,
@@ -116,15 +101,9 @@ const compaction = brought(
   object({ ...common, encrypted_content: text }),
 );
 const item = tagged({
-  function_call: object({
-    ...common,
-    name: id,
-    namespace: id,
-    arguments: either({ text, object: data }),
-  }),
-  function_call_output: object({ ...common, name: id, output: parts }),
+  function_call: object({ ...common, ...each(id, "name namespace"), arguments: either({ text, object: data }) }),
   custom_tool_call: object({ ...common, name: id, namespace: id, input: text }),
-  custom_tool_call_output: object({ ...common, name: id, output: parts }),
+  ...each(object({ ...common, name: id, output: parts }), "function_call_output custom_tool_call_output"),
   local_shell_call: object({ ...common, action: data }),
   local_shell_call_output: object({ ...common, output: text }),
   shell_call: object({ ...common, action: data, environment: local }),
@@ -141,9 +120,7 @@ const item = tagged({
     ({ encrypted_content, summary, content }) => [encrypted_content, summary, content].some(isFilled),
     object({ ...common, summary: list(part), content: list(part), encrypted_content: text }),
   ),
-  compaction,
-  compaction_summary: compaction,
-  context_compaction: compaction,
+  ...each(compaction, "compaction compaction_summary context_compaction"),
   compaction_trigger: object({ type: label }),
   tool_search_call: object({ ...common, arguments: data }),
   tool_search_output: object({ ...common, tools: list(tool) }),
@@ -154,10 +131,7 @@ const item = tagged({
   file_search_call: file_search,
   code_interpreter_call: code_interpreter,
   image_generation_call: ran("image_generation"),
-  mcp_list_tools: mcp,
-  mcp_call: mcp,
-  mcp_approval_request: mcp,
-  mcp_approval_response: mcp,
+  ...each(mcp, "mcp_list_tools mcp_call mcp_approval_request mcp_approval_response"),
 }, { untagged: message(), what: (tag) => `an item of type "${tag}" is not known` });
 
 /** An item with an id and nothing else that it says is another way to name what the vendor holds. */
@@ -177,14 +151,8 @@ function isFilled(value: unknown): boolean {
 
 const named = { type: label, name: id, namespace: id };
 const chosen = {
-  function: object(named),
-  custom: object(named),
-  namespace: object(named),
-  local_shell: object({ type: label }),
-  shell: object({ type: label }),
-  apply_patch: object({ type: label }),
-  computer: object({ type: label }),
-  computer_use_preview: object({ type: label }),
+  ...each(object(named), "function custom namespace"),
+  ...each(object({ type: label }), "local_shell shell apply_patch computer computer_use_preview"),
 };
 const choice = tagged({
   ...chosen,
@@ -200,14 +168,12 @@ export const RESPONSES: Table = {
       model,
       input: either({ text, list: list(item) }),
       instructions: text,
-      stream: flag,
+      ...each(flag, "stream parallel_tool_calls"),
+      ...each(count, "max_output_tokens max_tool_calls top_logprobs"),
+      ...each(number, "temperature top_p"),
+      ...each(label, "truncation prompt_cache_retention"),
+      ...each(id, "safety_identifier prompt_cache_key"),
       stream_options: object({ include_obfuscation: flag }),
-      max_output_tokens: count,
-      max_tool_calls: count,
-      temperature: number,
-      top_p: number,
-      top_logprobs: count,
-      truncation: label,
       include: list(label),
       text: object({
         verbosity: label,
@@ -217,18 +183,14 @@ export const RESPONSES: Table = {
           json_schema: object({ type: label, name: id, description: text, schema: data, strict: flag }),
         }, { what: unknownContent }),
       }),
-      reasoning: object({ effort: label, summary: label, generate_summary: label, context: label }),
+      reasoning: object(each(label, "effort summary generate_summary context")),
       tools: list(tool),
       tool_choice: either({ text: label, object: choice }),
-      parallel_tool_calls: flag,
       context_management: list(tagged({ compaction: object({ type: label, compact_threshold: count }) }, {
         what: unknownContent,
       })),
       metadata: map(text),
       user: text,
-      safety_identifier: id,
-      prompt_cache_key: id,
-      prompt_cache_retention: label,
       prompt_cache_options: cache,
       service_tier,
       store,

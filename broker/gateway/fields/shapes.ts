@@ -94,6 +94,11 @@ export const either = (by: { text?: Shape; list?: Shape; object?: Shape }): Shap
 
 export type FieldShapes = Readonly<Record<string, Shape>>;
 
+/** Fields of one shape, by their names. */
+export function each(shape: Shape, names: string): FieldShapes {
+  return Object.fromEntries(words(names).map((name) => [name, shape]));
+}
+
 /** Fields of one source. */
 export interface Sourced {
   readonly source: Source;
