@@ -5,7 +5,6 @@
  * does not know is a `usage` error that names it and the nearest known one. Nothing is guessed.
  */
 
-import { parseArgs } from "@std/cli/parse-args";
 import { TaskdError } from "../../lib/errors.ts";
 import { formatAddress, parseAddress, parseName } from "../../lib/store/names.ts";
 import { parseBytes } from "../../lib/text/bytes.ts";
@@ -83,36 +82,17 @@ function tokenize(argv: readonly string[], { commands, globals }: ParseContext):
     if (name.split(" ")[0] !== command) continue;
     for (const { kind, name } of flags) if (kind !== "boolean") switches.delete(name);
   }
-  const typed = new Map<string, string>();
-  const words = argv.map((word) => {
-    const long = word.replace(/^-(?=[A-Za-z])/, "--");
-    const full = long.startsWith("--") && switches.has(long.slice(2)) ? `${long}=true` : long;
-    typed.set(full, word);
-    return full;
-  });
   const tokens: Token[] = [];
-  const unknown = (word: string, key?: string, value?: unknown) => {
+  for (const [at, word] of argv.entries()) {
+    if (word === "--") return [...tokens, ...argv.slice(at + 1).map((word) => ({ kind: "argument", word }) as const)];
+    const [, name, value] = /^--?(?=[\s\S])([^=]*)(?:=([\s\S]*))?$/.exec(word) ?? [];
     const last = tokens.at(-1);
-    if (key !== undefined) {
-      const flag = word.replace(/^--?/, "").split("=", 1)[0]!;
-      tokens.push({
-        kind: "flag",
-        word: typed.get(word)!,
-        name: flag,
-        value: typeof value === "string" ? value : undefined,
-      });
-    } else if (last?.kind === "flag" && last.value === undefined && (word === "-" || word === "")) {
-      // parseArgs accepts neither as a value.
-      last.value = word;
-    } else {
-      tokens.push({ kind: "argument", word });
-    }
-    return false;
-  };
-  // No flag is declared to it, so that `unknown` receives every word, in order and with duplicates.
-  const end = words.includes("--") ? words.indexOf("--") : words.length;
-  parseArgs(words.slice(0, end), { unknown });
-  return [...tokens, ...argv.slice(end + 1).map((word) => ({ kind: "argument", word }) as const)];
+    if (name !== undefined) {
+      tokens.push({ kind: "flag", word, name, value: value ?? (switches.has(name) ? "true" : undefined) });
+    } else if (last?.kind === "flag" && last.value === undefined) last.value = word;
+    else tokens.push({ kind: "argument", word });
+  }
+  return tokens;
 }
 
 interface FlagContext {
