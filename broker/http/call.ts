@@ -12,7 +12,7 @@ import { answer } from "./answers.ts";
 import { type BodySchema, readBody } from "./bodies.ts";
 import type { ApiTokens } from "./api_tokens.ts";
 import type { Admitted, ListenerPolicy } from "./listener_policy.ts";
-import { type PieceSource, pullStream } from "./pull_stream.ts";
+import { type Pieces, pullStream } from "./pull_stream.ts";
 
 export interface CallContext {
   engine: BrokerEngine;
@@ -93,17 +93,17 @@ export class Call {
    *
    * @param endless Whether it may wait for things to happen: it has then no deadline but that of a stalled reader.
    */
-  stream(source: PieceSource, { type, endless }: { type: string; endless: boolean }): Response {
+  stream(make: Pieces, { type, endless }: { type: string; endless: boolean }): Response {
     const { connection, ending, admitted: { session, token } } = this.context;
     if (endless) connection.streaming();
     const credential = session ?? token;
-    const release = credential?.hold();
-    const held: PieceSource = {
-      next: () => source.next(),
-      end: () => {
+    const held: Pieces = async function* (signal) {
+      const release = credential?.hold();
+      try {
+        yield* make(signal);
+      } finally {
         release?.();
-        source.end();
-      },
+      }
     };
     const over = credential === undefined ? ending : AbortSignal.any([ending, credential.ended]);
     return answer(pullStream(held, over), { "content-type": type, "x-accel-buffering": "no" });

@@ -9,10 +9,8 @@ import { encodeEvent, PING, PING_MS } from "../../lib/http/server_sent_events.ts
 import type { BrokerEngine } from "../api/engine.ts";
 import type { TaskEventView } from "../api/wire.ts";
 import type { Row } from "../task/rows.ts";
-import type { SpendFigures } from "../task/schema.ts";
 import { jsonText } from "./answers.ts";
 import { eventOf } from "./event_views.ts";
-import type { PieceSource } from "./pull_stream.ts";
 import { problemOf } from "./statuses.ts";
 
 const RETRY_MS = 1_000;
@@ -24,99 +22,72 @@ export interface EventOptions {
   engine: Pick<BrokerEngine, "tasks" | "liveSpend" | "onSpend">;
   clock: Clock;
   after_seq: number;
+  /** Ends the stream. Is aborted in any case once that has ended. */
+  signal: AbortSignal;
 }
 
-export class TaskEvents implements PieceSource {
-  readonly #clock: Clock;
-  readonly #rows: AsyncGenerator<Row, void>;
-  readonly #stop = new AbortController();
-  readonly #forgetSpend: () => void;
-  #greeted = false;
-  #over = false;
-  #ping = false;
-  #spend: SpendFigures | undefined;
-  #row: IteratorResult<Row, void> | { failure: unknown } | undefined;
-  #news = Promise.withResolvers<void>();
-
-  constructor(id: string, { engine, clock, after_seq }: EventOptions) {
-    this.#clock = clock;
-    this.#rows = engine.tasks.follow(id, { after_seq, signal: this.#stop.signal });
-    this.#spend = engine.liveSpend(id);
-    this.#forgetSpend = engine.onSpend((task_id, spend) => {
-      if (task_id !== id) return;
-      this.#spend = spend;
-      this.#news.resolve();
-    });
-    void this.#pinging();
-  }
-
-  async next(): Promise<Uint8Array | undefined> {
-    if (!this.#greeted) {
-      this.#greeted = true;
-      this.#ask();
-      return HELLO;
-    }
-    while (!this.#over) {
-      const piece = this.#ready();
-      if (piece !== undefined) return piece;
-      if (this.#over) break;
-      await this.#news.promise;
-      this.#news = Promise.withResolvers();
-    }
-    return undefined;
-  }
-
-  end(): void {
-    this.#over = true;
-    this.#forgetSpend();
-    this.#stop.abort();
-    this.#news.resolve();
-    void this.#rows.return().catch(() => {});
-  }
-
-  #ready(): Uint8Array | undefined {
-    while (this.#row !== undefined) {
-      const row = this.#row;
-      this.#row = undefined;
-      if ("failure" in row) {
-        this.#over = true;
-        return frame({ event: "error", data: problemOf(row.failure).problem });
+export async function* taskEvents(
+  id: string,
+  { engine, clock, after_seq, signal }: EventOptions,
+): AsyncGenerator<Uint8Array, void> {
+  const rows = engine.tasks.follow(id, { after_seq, signal });
+  let spend = engine.liveSpend(id);
+  let ping = false;
+  let next = undefined as IteratorResult<Row, void> | { failure: unknown } | undefined;
+  let news = Promise.withResolvers<void>();
+  const wake = () => news.resolve();
+  const ask = () => void rows.next().then((row) => next = row, (failure) => next = { failure }).finally(wake);
+  const forgetSpend = engine.onSpend((task_id, reported) => {
+    if (task_id !== id) return;
+    spend = reported;
+    wake();
+  });
+  signal.addEventListener("abort", wake);
+  void eachPing(clock, signal, () => {
+    ping = true;
+    wake();
+  });
+  try {
+    yield HELLO;
+    ask();
+    while (!signal.aborted) {
+      if (next !== undefined) {
+        const row = next;
+        next = undefined;
+        if ("failure" in row) return yield frame({ event: "error", data: problemOf(row.failure).problem });
+        if (row.done) return;
+        const view = eventOf(row.value);
+        const is_last = view?.event === "result";
+        if (!is_last) ask();
+        if (view !== undefined) yield frame(view, row.value.seq);
+        if (is_last) return;
+      } else if (spend !== undefined) {
+        const data = { ...spend, ts: new Date(clock.now()).toISOString(), live: true };
+        spend = undefined;
+        yield frame({ event: "spend", data });
+      } else if (ping) {
+        ping = false;
+        yield PING;
+      } else {
+        await news.promise;
+        news = Promise.withResolvers();
       }
-      if (row.done) {
-        this.#over = true;
-        return undefined;
-      }
-      const view = eventOf(row.value);
-      if (view?.event === "result") this.#over = true;
-      else this.#ask();
-      if (view !== undefined) return frame(view, row.value.seq);
     }
-    if (this.#spend !== undefined) {
-      const data = { ...this.#spend, ts: new Date(this.#clock.now()).toISOString(), live: true };
-      this.#spend = undefined;
-      return frame({ event: "spend", data });
-    }
-    if (!this.#ping) return undefined;
-    this.#ping = false;
-    return PING;
+  } finally {
+    forgetSpend();
+    signal.removeEventListener("abort", wake);
+    rows.return().catch(() => {});
   }
+}
 
-  #ask(): void {
-    this.#rows.next().then((row) => this.#row = row, (failure) => this.#row = { failure }).finally(() =>
-      this.#news.resolve()
-    );
-  }
-
-  async #pinging(): Promise<void> {
-    while (!this.#over) {
-      try {
-        await this.#clock.sleep(PING_MS, this.#stop.signal);
-      } catch {
-        return;
-      }
-      this.#ping = true;
-      this.#news.resolve();
+async function eachPing(clock: Clock, signal: AbortSignal, ping: () => void): Promise<void> {
+  try {
+    for (;;) {
+      await clock.sleep(PING_MS, signal);
+      ping();
     }
+  } catch {
+    // The stream has ended.
   }
 }
 

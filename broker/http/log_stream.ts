@@ -6,7 +6,6 @@
 import { sanitizeText } from "../../lib/text/sanitize.ts";
 import type { Row } from "../task/rows.ts";
 import type { TaskStore } from "../task/task_store.ts";
-import type { PieceSource } from "./pull_stream.ts";
 
 const encoder = new TextEncoder();
 
@@ -15,25 +14,14 @@ const encoder = new TextEncoder();
  *
  * @param last_seq The last row that is of interest; `Infinity` goes on with what is still to come.
  */
-export function taskLog(id: string, { tasks, last_seq }: { tasks: TaskStore; last_seq: number }): PieceSource {
-  const stop = new AbortController();
-  const rows = tasks.follow(id, { signal: stop.signal });
-  let seq = 0;
-  return {
-    async next() {
-      while (seq < last_seq) {
-        const { done, value } = await rows.next();
-        if (done) return undefined;
-        seq = value.seq;
-        if (value.type === "output") return encoder.encode(shown(value));
-      }
-      return undefined;
-    },
-    end() {
-      stop.abort();
-      void rows.return().catch(() => {});
-    },
-  };
+export async function* taskLog(
+  id: string,
+  { tasks, last_seq, signal }: { tasks: TaskStore; last_seq: number; signal: AbortSignal },
+): AsyncGenerator<Uint8Array, void> {
+  for await (const row of tasks.follow(id, { signal })) {
+    if (row.type === "output") yield encoder.encode(shown(row));
+    if (row.seq >= last_seq) return;
+  }
 }
 
 function shown({ text, cut_chars }: Extract<Row, { type: "output" }>): string {

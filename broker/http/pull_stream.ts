@@ -3,43 +3,34 @@
  * reader who stalls costs one piece of memory, and one that goes away ends the work.
  */
 
-export interface PieceSource {
-  /** The next piece; undefined at the end. Is not called again before it has resolved. */
-  next(): Promise<Uint8Array | undefined>;
-  /** Ends what the source does; a pending `next` then resolves. Called once, at any time. */
-  end(): void;
-}
+/** Makes the pieces, until the signal is aborted: it is also when the reader goes away. */
+export type Pieces = (signal: AbortSignal) => AsyncGenerator<Uint8Array, void>;
 
-/** `source` as a stream; an abort of `signal` ends it as if its last piece had been sent. */
-export function pullStream(source: PieceSource, signal: AbortSignal): ReadableStream<Uint8Array> {
-  let controller: ReadableStreamDefaultController<Uint8Array>;
-  let over = false;
-  const finish = (close: boolean) => {
-    if (over) return;
-    over = true;
-    signal.removeEventListener("abort", onAbort);
-    source.end();
-    if (close) controller.close();
+/** The pieces as a stream; an abort of `over` ends it as if its last piece had been sent. */
+export function pullStream(make: Pieces, over: AbortSignal): ReadableStream<Uint8Array> {
+  const ending = new AbortController();
+  const pieces = make(ending.signal);
+  const end = () => {
+    if (ending.signal.aborted) return;
+    over.removeEventListener("abort", end);
+    ending.abort();
+    // Where a piece is waited for, its failure is that wait's to report.
+    pieces.return().catch(() => {});
   };
-  const onAbort = () => finish(true);
+  over.addEventListener("abort", end);
+  if (over.aborted) end();
   return new ReadableStream<Uint8Array>({
-    start: (given) => {
-      controller = given;
-      signal.addEventListener("abort", onAbort);
-      if (signal.aborted) finish(true);
-    },
-    pull: async () => {
+    pull: async (controller) => {
       try {
-        const piece = await source.next();
-        if (over) return;
-        if (piece === undefined) finish(true);
-        else controller.enqueue(piece);
+        const { done, value } = await pieces.next();
+        if (!done) return controller.enqueue(value);
+        end();
+        controller.close();
       } catch (error) {
-        // The stream fails with it, unless it has ended already.
-        finish(false);
+        end();
         throw error;
       }
     },
-    cancel: () => finish(false),
+    cancel: end,
   }, { highWaterMark: 1 });
 }

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { type PieceSource, pullStream } from "./pull_stream.ts";
+import { pullStream } from "./pull_stream.ts";
 
 Deno.test("however a stream ends, its source is ended once and nothing listens for the abort", async () => {
   const piece = Uint8Array.of(1);
@@ -17,18 +17,19 @@ Deno.test("however a stream ends, its source is ended once and nothing listens f
     signal.addEventListener = (...args: Parameters<typeof add>) => (listeners++, add(...args));
     const remove = signal.removeEventListener.bind(signal);
     signal.removeEventListener = (...args: Parameters<typeof remove>) => (listeners--, remove(...args));
-    let left = 3;
     let ended = 0;
-    const source: PieceSource = {
-      next: () =>
-        left-- > 0
-          ? Promise.resolve(piece)
-          : way === "failure"
-          ? Promise.reject(new Error("damaged"))
-          : Promise.resolve(undefined),
-      end: () => void ended++,
+    const make = async function* () {
+      try {
+        for (let left = 3; left > 0; left--) yield piece;
+        if (way === "failure") throw new Error("damaged");
+      } finally {
+        ended++;
+      }
     };
-    await finish(pullStream(source, signal), ending);
+    const stream = pullStream(make, signal);
+    // It has begun by then, as a response has.
+    await Promise.resolve();
+    await finish(stream, ending);
     ending.abort();
     assertEquals([way, ended, listeners], [way, 1, 0]);
   }

@@ -19,7 +19,7 @@ import { type Stage, STAGES } from "../task/stages.ts";
 import { decider } from "./admin_routes.ts";
 import { answer, json } from "./answers.ts";
 import type { Call, Query } from "./call.ts";
-import { TaskEvents } from "./event_stream.ts";
+import { taskEvents } from "./event_stream.ts";
 import { taskLog } from "./log_stream.ts";
 import type { ReadBody } from "./route.ts";
 
@@ -101,7 +101,8 @@ export async function events(call: Call): Promise<Response> {
   const { stage, seq } = await engine.tasks.load(id);
   // A client that has the result gets no stream: a reader of events comes back to one that ends, but not to this.
   if (stage === "done" && after_seq >= seq) return answer(null, { status: 204 });
-  return call.stream(new TaskEvents(id, { engine, clock, after_seq }), { type: "text/event-stream", endless: true });
+  const events = (signal: AbortSignal) => taskEvents(id, { engine, clock, after_seq, signal });
+  return call.stream(events, { type: "text/event-stream", endless: true });
 }
 
 /** What an approval of the task takes; nothing before it came to the gate. */
@@ -139,7 +140,8 @@ export async function log(call: Call, { follow }: Query<typeof LOG_QUERY>): Prom
   const { tasks } = call.engine;
   const id = call.task();
   const last_seq = endless ? Infinity : (await tasks.load(id)).seq;
-  return call.stream(taskLog(id, { tasks, last_seq }), { type: "text/plain; charset=utf-8", endless });
+  const lines = (signal: AbortSignal) => taskLog(id, { tasks, last_seq, signal });
+  return call.stream(lines, { type: "text/plain; charset=utf-8", endless });
 }
 
 export async function cancelQueued(call: Call): Promise<Response> {

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { BrokerClient, type StreamedEvent } from "../../../broker/client/client.ts";
-import { TaskEvents } from "../../../broker/http/event_stream.ts";
+import { taskEvents } from "../../../broker/http/event_stream.ts";
 import { TaskdError } from "../../../lib/errors.ts";
 import { tracePath } from "../../../broker/task/trace.ts";
 import type { Task } from "../../../broker/task/task.ts";
@@ -115,9 +115,10 @@ Deno.test("an idle stream pings every 15 s, and once for a reader that was away"
   const clock = new VirtualClock();
   await withBroker(async (broker) => {
     const task = await broker.runningTask();
-    const options = { engine: broker.engine, clock, after_seq: task.record.seq };
-    const events = new TaskEvents(task.id, options);
-    const text = async () => new TextDecoder().decode(await events.next());
+    const ending = new AbortController();
+    const options = { engine: broker.engine, clock, after_seq: task.record.seq, signal: ending.signal };
+    const events = taskEvents(task.id, options);
+    const text = async () => new TextDecoder().decode((await events.next()).value!);
     assertEquals(await text(), "retry: 1000\n\n");
     for (let n = 0; n < 3; n++) {
       const next = text();
@@ -133,8 +134,8 @@ Deno.test("an idle stream pings every 15 s, and once for a reader that was away"
     const row = text();
     await task.append({ type: "note", text: "n" });
     assert((await row).includes("event: note"));
-    events.end();
-    assertEquals(await events.next(), undefined);
+    ending.abort();
+    assertEquals(await events.next(), { done: true, value: undefined });
     assertEquals(clock.sleepers, 0);
   });
 });
