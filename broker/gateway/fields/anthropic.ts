@@ -24,6 +24,7 @@ import {
   type Table,
   tagged,
   text,
+  unknownContent,
 } from "./shapes.ts";
 
 const SDK = "@anthropic-ai/sdk 1.14, beta messages";
@@ -171,10 +172,6 @@ const block = tagged({
   ),
   ...each(mcp, "mcp_tool_use mcp_tool_result"),
 }, { what: unknownContent });
-
-function unknownContent(tag: string): string {
-  return `content of type "${tag}" is not known`;
-}
 
 const json_schema = object({ type: label, name: id, schema: data });
 const trigger = object({ type: label, value: count });

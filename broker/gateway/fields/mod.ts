@@ -22,14 +22,6 @@ export const TABLES: Readonly<Record<Lane, Readonly<Partial<Record<RouteRow["nam
   compat: { chat: COMPAT_CHAT, responses: RESPONSES },
 };
 
-/** Where paths of fields are allowed. */
-const FIELDS_SETTING: Readonly<Record<Lane, string>> = {
-  vendor_a: "allow_vendor_tools",
-  vendor_b: "allow_vendor_tools",
-  vendor_c: "allow_vendor_tools",
-  compat: "compat.allow_fields",
-};
-
 /** What of a request decides what it may cost. */
 export interface CheckedBody {
   model: string;
@@ -68,7 +60,8 @@ export function checkBody(
       "anthropic-version",
     );
   }
-  const check = { allowed, fields_setting: FIELDS_SETTING[lane], path_model: route.model };
+  const fields_setting = lane === "compat" ? "compat.allow_fields" : "allow_vendor_tools";
+  const check = { allowed, fields_setting, path_model: route.model };
   const in_path = route.model === undefined ? undefined : checkShape(MODEL, { model: route.model }, check).model;
   const { inline_bytes, inline_files, ...found } = checkShape(table.body, body, check);
   const model = in_path ?? found.model;

@@ -1,21 +1,10 @@
 /**
- * What chat completions may be asked, of OpenAI and of endpoints that are compatible with it. An endpoint's own fields
- * are in the table where many have them and they do nothing but shape the answer; others are the operator's to allow.
+ * What chat completions may be asked, of OpenAI and of endpoints that are compatible with it, and what the responses API
+ * has of it. An endpoint's own fields are in the table where many have them and they do nothing but shape the answer;
+ * others are the operator's to allow.
  */
 
 import { asObject, type JsonObject } from "../metering/usage.ts";
-import {
-  cache,
-  file_id,
-  isDefaultTier,
-  SDK,
-  service_tier,
-  stop,
-  store,
-  unknownContent,
-  vendorTool,
-  web_search_options,
-} from "./openai_parts.ts";
 import {
   count,
   data,
@@ -37,12 +26,28 @@ import {
   object,
   type OutputBound,
   outputBound,
+  priced,
   type Shape,
   type Sourced,
   type Table,
   tagged,
   text,
+  unknownContent,
 } from "./shapes.ts";
+
+export const SDK = "openai 6.49";
+
+export const file_id = gated("file_id", "it names a file that the vendor holds");
+export const service_tier = priced("auto default");
+/** Left out, or "auto", it is the project's. */
+export const isDefaultTier = ({ service_tier }: JsonObject): boolean =>
+  String(service_tier).toLowerCase() === "default";
+export const store = gated("store", "the vendor would keep the answer, and later requests could call on it");
+export const cache = object({ mode: label, ttl: label });
+
+export function vendorTool(tag: string): string {
+  return `the vendor would run the tool "${tag}"`;
+}
 
 const ENDPOINTS = "endpoints of one's own: sampling and templates";
 const REASONING = "endpoints of one's own: reasoning, asked for and handed back";
@@ -128,7 +133,7 @@ const fields = (chat_message: Shape, tool_extra: FieldShapes = {}): FieldShapes 
   ...each(id, "safety_identifier prompt_cache_key"),
   stream_options: object({ include_usage: flag, include_obfuscation: flag }),
   logit_bias: map(number),
-  stop,
+  stop: either({ text, list: list(text) }),
   response_format: format,
   tools: tools(tool_extra),
   tool_choice: either({ text: label, object: choice }),
@@ -142,7 +147,7 @@ const fields = (chat_message: Shape, tool_extra: FieldShapes = {}): FieldShapes 
   prompt_cache_options: cache,
   service_tier,
   store,
-  web_search_options,
+  web_search_options: gated("web_search_options", "the vendor would search the web"),
   background: never("an answer in the background cannot be metered"),
 });
 

@@ -3,7 +3,7 @@
  */
 
 import { asObject, type JsonObject } from "../metering/usage.ts";
-import { cache, file_id, isDefaultTier, SDK, service_tier, store, unknownContent, vendorTool } from "./openai_parts.ts";
+import { cache, file_id, isDefaultTier, SDK, service_tier, store, vendorTool } from "./openai_chat.ts";
 import {
   count,
   data,
@@ -27,6 +27,7 @@ import {
   type Table,
   tagged,
   text,
+  unknownContent,
 } from "./shapes.ts";
 
 const CLIENT = "Codex 0.169, recorded";

@@ -139,6 +139,11 @@ export function tagged(
   return { kind: "tagged", tag, variants: new Map(Object.entries(variants)), untagged, what, dated };
 }
 
+/** What a tag of content is that a table does not have. */
+export function unknownContent(tag: string): string {
+  return `content of type "${tag}" is not known`;
+}
+
 export function gated(
   features: string,
   what: string,
