@@ -29,8 +29,6 @@ export interface BrokerHomeOptions {
   model_url: string;
   /** The model's key, which only the broker may have. */
   api_key: string;
-  /** Of the branch store; by default that of this home. */
-  store_socket?: string;
   signal: AbortSignal;
   entry: string;
 }
@@ -93,7 +91,7 @@ function environment({ dir, host: { home, env } }: BrokerHomeOptions): Record<st
   };
 }
 
-function configuration({ runtime, model_url, store_socket }: BrokerHomeOptions, home: BrokerHome): string {
+function configuration({ runtime, model_url }: BrokerHomeOptions, home: BrokerHome): string {
   const { network, gateway_ip, socket } = home;
   return stringify({
     runtime,
@@ -103,7 +101,6 @@ function configuration({ runtime, model_url, store_socket }: BrokerHomeOptions, 
     network,
     gateway_ip,
     broker: { socket },
-    ...(store_socket === undefined ? {} : { branch_store: { socket: store_socket } }),
     compat: { base_url: model_url, api_key_env: "DEMO_API_KEY", model: MODEL, prices: { [MODEL]: PRICES } },
     diff_policy: { second_look_paths: [SECOND_LOOK_PATHS] },
   });

@@ -2,7 +2,6 @@
  * This program itself, run as processes of the demo: commands that end, and daemons that are started, spoken to, killed.
  */
 
-import { type Client, connect } from "../../lib/client/client.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { ownCommand } from "../table/own_command.ts";
 
@@ -98,14 +97,6 @@ export class DaemonProcess<T> implements AsyncDisposable {
     signal.throwIfAborted();
     throw failure(this.#words, (await this.#log).trim());
   }
-}
-
-/** Starts the daemon of the branch store in the directory `store`; `flags` follow its words. */
-export async function startStore(
-  { store, socket, entry, signal, flags = [] }: OwnProcessOptions & { store: string; socket: string; flags?: string[] },
-): Promise<DaemonProcess<Client>> {
-  const words = ["serve", "--store", store, "--socket", socket, ...flags];
-  return await DaemonProcess.start(words, { entry, signal }, () => connect(socket, { signal }));
 }
 
 function prepared(words: readonly string[], options: OwnProcessOptions): Deno.Command {

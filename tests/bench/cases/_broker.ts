@@ -44,8 +44,6 @@ export async function wholeBroker(
   const git = stack.use(await GitBench.start());
   const dir = join(place.dir, `broker-${runtime}`);
   await Deno.mkdir(dir, { mode: 0o700 });
-  // No task of a benchmark has a database.
-  const store_socket = join(dir, "none.sock");
   const host = { home: Deno.env.get("HOME") ?? "/", env: (name: string) => envOf(name, path) };
   const home = await BrokerHome.make({
     dir,
@@ -53,11 +51,12 @@ export async function wholeBroker(
     runtime,
     model_url: model.url,
     api_key: KEY,
-    store_socket,
     entry: TASKD_ENTRY,
     signal,
   });
-  await Deno.writeTextFile(join(home.taskd, "config.yaml"), config, { append: true });
+  // No task of a benchmark has a database.
+  const store = `branch_store: { socket: ${JSON.stringify(join(dir, "none.sock"))} }\n`;
+  await Deno.writeTextFile(join(home.taskd, "config.yaml"), store + config, { append: true });
   const process = stack.use(await home.start());
   const { client } = process;
   const parts = stack.move();

@@ -3,10 +3,10 @@
  */
 
 import { join } from "@std/path/join";
-import { startStore } from "../../../cli/demo/own_process.ts";
 import { ownCommand } from "../../../cli/table/own_command.ts";
 import type { BenchCase } from "../bench.ts";
 import { pause, processorShare, residentBytes, run, TASKD_ENTRY } from "../process.ts";
+import { startStore } from "../store_daemon.ts";
 import { elapsed, interleave, type Measure } from "../stats.ts";
 import { DB, shopStore } from "./_store.ts";
 
@@ -26,13 +26,7 @@ export const idle: BenchCase = {
     }
     const shop = await shopStore(bench, place, 12);
     if (shop === undefined) return;
-    const signal = new AbortController().signal;
-    await using daemon = await startStore({
-      store: shop.dir,
-      socket: join(place.dir, "d.sock"),
-      entry: TASKD_ENTRY,
-      signal,
-    });
+    await using daemon = await startStore({ store: shop.dir, socket: join(place.dir, "d.sock") });
     const bare_mb = await residentBytes(daemon.pid) / MIB;
     const names = Array.from({ length: sessions }, (_, index) => `idle-${index}`);
     const opening = await elapsed(async () => {
@@ -65,8 +59,7 @@ export const startup: BenchCase = {
     const empty = join(place.dir, "empty.ts");
     await Deno.writeTextFile(empty, "export {};\n");
     const socket = join(place.dir, "d.sock");
-    const signal = new AbortController().signal;
-    await using daemon = await startStore({ store: shop.dir, socket, entry: TASKD_ENTRY, signal });
+    await using daemon = await startStore({ store: shop.dir, socket });
     await daemon.client.call("open", { db: DB });
     const taskd = (...words: string[]): Measure => {
       const [program, args] = ownCommand(TASKD_ENTRY, [...words, "--store", shop.dir, "--socket", socket]);

@@ -4,11 +4,11 @@
 
 import { DatabaseSync } from "node:sqlite";
 import { join } from "@std/path/join";
-import { startStore } from "../../../cli/demo/own_process.ts";
 import type { Bench, BenchCase } from "../bench.ts";
 import { commitOn } from "../committer_process.ts";
 import type { Place } from "../file_systems.ts";
-import { output, pause, processorSeconds, run, TASKD_ENTRY } from "../process.ts";
+import { output, pause, processorSeconds, run } from "../process.ts";
+import { startStore } from "../store_daemon.ts";
 import { elapsed, interleave, type Measure } from "../stats.ts";
 import { DB, filesUnder, shopStore } from "./_store.ts";
 
@@ -34,8 +34,8 @@ export const litestream: BenchCase = {
       using db = new DatabaseSync(path);
       db.exec("PRAGMA journal_mode = WAL");
     }
-    const options = { entry: TASKD_ENTRY, signal: new AbortController().signal, flags: ["--flush-every", "1s"] };
-    await using daemon = await startStore({ store: shop.dir, socket: join(place.dir, "d.sock"), ...options });
+    const socket = join(place.dir, "d.sock");
+    await using daemon = await startStore({ store: shop.dir, socket, flags: ["--flush-every", "1s"] });
     const { checkout } = await daemon.client.call("open", { db: DB });
     await using peer = await Litestream.start(place.dir, replicated);
     const main = { db: DB, branch: "main" };

@@ -4,12 +4,13 @@
 
 import { join } from "@std/path/join";
 import type { Client } from "../../../lib/client/client.ts";
-import { type DaemonProcess, startStore } from "../../../cli/demo/own_process.ts";
+import type { DaemonProcess } from "../../../cli/demo/own_process.ts";
 import { subscribe } from "../../../lib/client/client.ts";
 import { openStore } from "../../../lib/store/open.ts";
 import type { Bench, BenchCase } from "../bench.ts";
 import type { Place } from "../file_systems.ts";
-import { freePort, pause, processorShare, residentBytes, TASKD_ENTRY } from "../process.ts";
+import { freePort, pause, processorShare, residentBytes } from "../process.ts";
+import { startStore } from "../store_daemon.ts";
 import { elapsed, sample } from "../stats.ts";
 
 const DB = "small";
@@ -28,7 +29,7 @@ async function startDaemon(place: Place): Promise<{ daemon: DaemonProcess<Client
   const socket = join(place.dir, "d.sock");
   const address = `127.0.0.1:${freePort()}`;
   const flags = ["-http", address, "-token", TOKEN];
-  const daemon = await startStore({ store, socket, flags, entry: TASKD_ENTRY, signal: new AbortController().signal });
+  const daemon = await startStore({ store, socket, flags });
   return { daemon, url: `http://${address}`, socket };
 }
 
