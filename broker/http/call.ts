@@ -27,7 +27,7 @@ export interface CallContext {
   admitted: Admitted;
   tokens: ApiTokens;
   /** Where tokens are asked for, if anywhere. */
-  api_addr: string | undefined;
+  api_addr: string | null;
 }
 
 /** Parameters of the URL: text, or whole numbers. The message of a schema says what a parameter must be. */

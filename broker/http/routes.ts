@@ -5,12 +5,11 @@
 
 import * as admin from "./admin_routes.ts";
 import * as wire from "../api/wire.ts";
-import { json } from "./answers.ts";
+import { json, nothing } from "./answers.ts";
 import { openApi } from "./openapi.ts";
 import { asks, type HttpRoute, takes } from "./route.ts";
 import * as sessions from "./session_routes.ts";
 import * as tasks from "./task_routes.ts";
-import * as tokens from "./token_routes.ts";
 
 function get(path: string, row: Omit<HttpRoute, "method" | "path">): HttpRoute {
   return { method: "GET", path, ...row };
@@ -180,18 +179,25 @@ export const ROUTES: readonly HttpRoute[] = [
     right: "own",
     answer: { status: 200, schema: wire.TOKEN_LIST },
     doc: "The tokens of `broker.api_addr` without the tokens themselves, oldest first; over the unix socket alone",
-    run: tokens.list,
+    run: ({ context: { tokens, api_addr } }) => json({ tokens: tokens.list(), api_addr } satisfies wire.TokenList),
   }),
   post("/admin/tokens", {
     right: "own",
     answer: { status: 200, schema: wire.CREATED_TOKEN },
     doc: "Makes a token of a `role` that expires after `ttl_ms`, and answers it this once; over the unix socket alone",
-    ...takes(wire.CREATE_TOKEN_REQUEST, tokens.create),
+    ...takes(
+      wire.CREATE_TOKEN_REQUEST,
+      async ({ context: { tokens, api_addr } }, body) =>
+        json({ ...await tokens.create(await body()), api_addr } satisfies wire.CreatedToken),
+    ),
   }),
   post("/admin/tokens/<id>/revoke", {
     right: "own",
     doc: "Ends the token of the name <id>, with its streams; over the unix socket alone",
-    run: tokens.revoke,
+    run: async ({ id, context: { tokens } }) => {
+      await tokens.revoke(id);
+      return nothing();
+    },
   }),
   post("/session", {
     right: "session",
