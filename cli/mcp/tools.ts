@@ -24,37 +24,18 @@ export interface Tool {
 }
 
 /** The operations that are tools, in the order in which clients list them. */
-const EFFECTS: { readonly [O in CallableOp]?: Effect } = {
-  databases: "reads",
-  branches: "reads",
-  status: "reads",
-  diff: "reads",
-  "diff-rows": "reads",
-  lease: "reads",
-  verify: "reads",
-  create: "adds",
-  checkout: "adds",
-  "checkout-at": "adds",
-  checkpoint: "adds",
-  fork: "adds",
-  touch: "adds",
-  rollback: "destroys",
-  promote: "destroys",
-  merge: "destroys",
-  revert: "destroys",
-  merges: "reads",
-  log: "reads",
-  reset: "destroys",
-  destroy: "destroys",
-  undo: "destroys",
-  undoable: "reads",
-  open: "adds",
-  flush: "adds",
-  close: "adds",
-};
+const EFFECTS: readonly (readonly [Effect, readonly CallableOp[]])[] = [
+  ["reads", ["databases", "branches", "status", "diff", "diff-rows", "lease", "verify"]],
+  ["adds", ["create", "checkout", "checkout-at", "checkpoint", "fork", "touch"]],
+  ["destroys", ["rollback", "promote", "merge", "revert"]],
+  ["reads", ["merges", "log"]],
+  ["destroys", ["reset", "destroy", "undo"]],
+  ["reads", ["undoable"]],
+  ["adds", ["open", "flush", "close"]],
+];
 
-export const TOOLS: readonly Tool[] = (Object.entries(EFFECTS) as [CallableOp, Effect][]).map(([op, effect]) =>
-  isConfirmed(op) ? confirmed(op, toolOf([op, effect])) : toolOf([op, effect])
+export const TOOLS: readonly Tool[] = EFFECTS.flatMap(([effect, ops]) =>
+  ops.map((op) => isConfirmed(op) ? confirmed(op, toolOf(op, effect)) : toolOf(op, effect))
 );
 
 /** A tool that takes two calls: what a model sets by itself confirms nothing. */
@@ -71,7 +52,7 @@ function confirmed(op: ConfirmedOp, tool: Tool): Tool {
   };
 }
 
-function toolOf([op, effect]: [CallableOp, Effect]): Tool {
+function toolOf(op: CallableOp, effect: Effect): Tool {
   const { summary, fields, answer } = OPS[op];
   return {
     name: op,
