@@ -10,33 +10,22 @@ import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { NotAcknowledged } from "../task/not_acknowledged.ts";
 import type { Problem } from "../api/wire.ts";
 
-/** Status of a code, and after how many seconds to try again. */
-export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: number, retry_after_s?: number]>>> = {
-  usage: [400],
-  invalid_name: [400],
-  invalid_request: [400],
-  ceiling_reached: [402],
-  denied: [403],
-  not_found: [404],
-  unknown_op: [404],
-  already_exists: [409],
-  altered: [409],
-  auth_failed: [409],
-  busy: [409],
-  conflict: [409],
-  expired: [409],
-  stale_diff: [409],
-  wrong_state: [409],
-  too_large: [413],
-  not_acknowledged: [422],
-  at_capacity: [503, 5],
-  daemon_unreachable: [503, 5],
-  no_space: [503, 60],
-  overloaded: [503, 1],
-  stopping: [503, 5],
-  timed_out: [503, 5],
-  unavailable: [503, 5],
-};
+/** Statuses, the codes that have them, and after how many seconds to try again. */
+const ANSWERS: readonly (readonly [status: number, codes: readonly ErrorCode[], retry_after_s?: number])[] = [
+  [400, ["usage", "invalid_name", "invalid_request"]],
+  [402, ["ceiling_reached"]],
+  [403, ["denied"]],
+  [404, ["not_found", "unknown_op"]],
+  [409, ["already_exists", "altered", "auth_failed", "busy", "conflict", "expired", "stale_diff", "wrong_state"]],
+  [413, ["too_large"]],
+  [422, ["not_acknowledged"]],
+  [503, ["overloaded"], 1],
+  [503, ["at_capacity", "daemon_unreachable", "stopping", "timed_out", "unavailable"], 5],
+  [503, ["no_space"], 60],
+];
+
+export const STATUSES: Readonly<Partial<Record<ErrorCode, readonly [status: number, retry_after_s?: number]>>> = Object
+  .fromEntries(ANSWERS.flatMap(([status, codes, retry]) => codes.map((code) => [code, [status, retry]])));
 
 /** The most characters of a detail; a path or a list of candidates is far below. */
 const MAX_DETAIL_CHARS = 4_096;
