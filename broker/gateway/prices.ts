@@ -198,15 +198,9 @@ export class PriceBook {
 type Rates = Omit<TokenPrice, "long_context" | "max_output">;
 
 function highestRates(rows: readonly Rates[]): Required<Rates> {
-  const highest = (kind: keyof Rates) => Math.max(...rows.map((row) => row[kind] ?? row.input));
-  return {
-    input: highest("input"),
-    input_audio: highest("input_audio"),
-    cache_read: highest("cache_read"),
-    cache_write_5m: highest("cache_write_5m"),
-    cache_write_1h: highest("cache_write_1h"),
-    output: highest("output"),
-  };
+  const kinds = Object.keys(rates) as (keyof Rates)[];
+  const highest = kinds.map((kind) => [kind, Math.max(...rows.map((row) => row[kind] ?? row.input))]);
+  return Object.fromEntries(highest);
 }
 
 /** The rates for so much input; above the long-context bound they hold for all of it. */
