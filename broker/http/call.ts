@@ -12,6 +12,7 @@ import { answer } from "./answers.ts";
 import { type BodySchema, readBody } from "./bodies.ts";
 import type { ApiTokens } from "./api_tokens.ts";
 import type { Admitted, ListenerPolicy } from "./listener_policy.ts";
+import type { PageSessions } from "./page_sessions.ts";
 import { type Pieces, pullStream } from "./pull_stream.ts";
 
 export interface CallContext {
@@ -26,6 +27,7 @@ export interface CallContext {
   /** The session or the token, on the listeners that ask for one. */
   admitted: Admitted;
   tokens: ApiTokens;
+  sessions: PageSessions;
   /** Where tokens are asked for, if anywhere. */
   api_addr: string | null;
 }

@@ -188,6 +188,7 @@ export class RunningHttp {
       uiAddress: () => `${this.ui_url}#code=${this.#sessions.mintCode()}`,
       admitted,
       tokens: this.#tokens,
+      sessions: this.#sessions,
       api_addr: this.api_addr ?? null,
     }, { id, query: searchParams });
     call.onlyQuery(Object.keys(route.query ?? {}));

@@ -4,11 +4,10 @@ import { RequestRefused } from "../../lib/http/request_refused.ts";
 import type { PageSessionView } from "../api/wire.ts";
 import { json, nothing } from "./answers.ts";
 import type { Call } from "./call.ts";
-import { type ListenerPolicy, UNAUTHORIZED } from "./listener_policy.ts";
+import { UNAUTHORIZED } from "./listener_policy.ts";
 import { CODE_MS } from "./page_sessions.ts";
 
-export function begin({ request, context: { listener } }: Call): Response {
-  const { sessions } = pages(listener);
+export function begin({ request, context: { sessions } }: Call): Response {
   const token = sessions.begin(request.headers.get("authorization"));
   if (token !== undefined) return json({ token } satisfies PageSessionView);
   // One answer for codes of every kind: whether one ever existed is not said.
@@ -18,14 +17,7 @@ export function begin({ request, context: { listener } }: Call): Response {
   });
 }
 
-export function end({ context: { listener, admitted: { session } } }: Call): Response {
-  const { sessions } = pages(listener);
+export function end({ context: { sessions, admitted: { session } } }: Call): Response {
   if (session !== undefined) sessions.end(session);
   return nothing();
-}
-
-/** No other listener has the right to these routes. */
-function pages(listener: ListenerPolicy): Extract<ListenerPolicy, { kind: "ui" }> {
-  if (listener.kind === "ui") return listener;
-  throw new Error(`A session of the web pages on the listener ${listener.kind}`);
 }
