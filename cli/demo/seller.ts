@@ -88,12 +88,7 @@ export class Seller implements AsyncDisposable {
 
   /** Ends it at once if it is still there. */
   async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      this.#child.kill("SIGKILL");
-    } catch {
-      // It has ended.
-    }
-    await Promise.allSettled([this.#child.status, this.#selling, this.#complaints]);
+    await Promise.allSettled([this.#child[Symbol.asyncDispose](), this.#selling, this.#complaints]);
   }
 }
 

@@ -52,31 +52,22 @@ function outcome(context: RedteamContext): Promise<Outcome> {
     await using _outside = Deno.serve({ path: `${root}/s.sock`, onListen() {} }, count);
     await using _inside = Deno.serve({ path: `${work}/s.sock`, onListen() {} }, count);
     // In the place of the broker: should it be ended, nothing is lost.
-    const decoy = new Deno.Command("/bin/sleep", { args: ["120"], stdin: "null" }).spawn();
-    try {
-      const gateway_url = `http://127.0.0.1:${gateway.addr.port}`;
-      const before = listing(root);
-      const instruction = JSON.stringify({
-        work,
-        outside: root,
-        other_port: other.addr.port,
-        socket: `${root}/s.sock`,
-        redirecting: `${gateway_url}/away`,
-        broker_pid: decoy.pid,
-      });
-      const lines = await runAgent(context, { work, gateway_url, instruction });
-      const rows = lines.flatMap((line) => parseRow(line) ?? []);
-      const rest = lines.filter((line) => parseRow(line) === undefined);
-      const allowed = await Deno.readTextFile(`${work}/allowed.txt`).catch(() => undefined);
-      return { rows, rest, reached, allowed, before, after: listing(root) };
-    } finally {
-      try {
-        decoy.kill("SIGKILL");
-      } catch {
-        // It was ended, which an attempt has reported.
-      }
-      await decoy.status;
-    }
+    await using decoy = new Deno.Command("/bin/sleep", { args: ["120"], stdin: "null" }).spawn();
+    const gateway_url = `http://127.0.0.1:${gateway.addr.port}`;
+    const before = listing(root);
+    const instruction = JSON.stringify({
+      work,
+      outside: root,
+      other_port: other.addr.port,
+      socket: `${root}/s.sock`,
+      redirecting: `${gateway_url}/away`,
+      broker_pid: decoy.pid,
+    });
+    const lines = await runAgent(context, { work, gateway_url, instruction });
+    const rows = lines.flatMap((line) => parseRow(line) ?? []);
+    const rest = lines.filter((line) => parseRow(line) === undefined);
+    const allowed = await Deno.readTextFile(`${work}/allowed.txt`).catch(() => undefined);
+    return { rows, rest, reached, allowed, before, after: listing(root) };
   });
 }
 

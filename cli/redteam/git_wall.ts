@@ -67,16 +67,9 @@ export function targetsOf(
 }
 
 /** A process to be seen. One that is young has a number that few processes behind the wall can have, too. */
-export function startVictim(): AsyncDisposable & { pid: number } {
-  const child = new Deno.Command("/bin/sleep", { args: ["600"], stdin: "null", stdout: "null", stderr: "null" })
-    .spawn();
-  return {
-    pid: child.pid,
-    async [Symbol.asyncDispose]() {
-      child.kill("SIGKILL");
-      await child.status;
-    },
-  };
+export function startVictim(): Deno.ChildProcess {
+  const quiet = { stdin: "null", stdout: "null", stderr: "null" } as const;
+  return new Deno.Command("/bin/sleep", { args: ["600"], ...quiet }).spawn();
 }
 
 /** A script that prints the name of each command that succeeds. */
