@@ -6,6 +6,7 @@
 
 import { type IncomingMessage, request as httpRequest } from "node:http";
 import type { Clock } from "../../lib/clock.ts";
+import { withDeadline } from "../../lib/deadline.ts";
 import { messageOf, TaskdError } from "../../lib/errors.ts";
 import { parseHttpAddress } from "../../lib/http/address.ts";
 import { requireTrusted } from "../../lib/trusted_path.ts";
@@ -69,11 +70,6 @@ export async function exchange(
     attempt.reject(interruptedBy(signal));
     outgoing.destroy();
   };
-  const settled = new AbortController();
-  clock.sleep(head_deadline_ms, settled.signal).then(() => {
-    attempt.reject(new TaskdError("unavailable", `The broker has not answered within ${head_deadline_ms} ms`));
-    outgoing.destroy();
-  }, () => {});
   signal?.addEventListener("abort", onAbort, { once: true });
   const dispose = () => {
     signal?.removeEventListener("abort", onAbort);
@@ -82,7 +78,8 @@ export async function exchange(
   try {
     if (signal?.aborted) onAbort();
     else outgoing.end(bytes);
-    const incoming = await attempt.promise;
+    const late = () => new TaskdError("unavailable", `The broker has not answered within ${head_deadline_ms} ms`);
+    const incoming = await withDeadline(attempt.promise, clock, head_deadline_ms, late);
     incoming.on("error", () => {});
     return {
       status: incoming.statusCode ?? 0,
@@ -93,8 +90,6 @@ export async function exchange(
   } catch (error) {
     dispose();
     throw explained(place, error);
-  } finally {
-    settled.abort();
   }
 }
 
