@@ -46,23 +46,6 @@ export interface CacheCommit {
   reason?: string;
 }
 
-export interface CacheUse {
-  readonly participation: SetupEvidence["cache"]["participation"];
-  /** First digits of the key; absent when disabled. */
-  readonly key_prefix: string | undefined;
-  /** Writable, for the setup phase; absent when disabled, and after {@linkcode CacheUse.commit}. */
-  readonly setup_mount: CacheMount | undefined;
-  readonly agent_mount: CacheMount | undefined;
-  /**
-   * Publishes what a setup phase has written, which must have passed and ended. May be called twice.
-   *
-   * @throws {TaskdError} `no_space`, `denied`, `unavailable`; there is then no entry.
-   */
-  commit(): Promise<CacheCommit>;
-  /** Ends the task's part, when no sandbox has a mount any more; what was not committed is gone. May be called twice. */
-  release(): Promise<void>;
-}
-
 export function quotaBytes(gib: number): number {
   return Math.floor(gib * 2 ** 30);
 }
@@ -100,15 +83,15 @@ export class DependencyCache {
    */
   async use(request: CacheRequest): Promise<CacheUse> {
     const store = this.#store;
-    if (store === undefined || !request.enabled) return disabledUse("disabled");
-    if (request.lockfiles.length === 0) return disabledUse("disabled: no lockfile");
+    if (store === undefined || !request.enabled) return new CacheUse("disabled");
+    if (request.lockfiles.length === 0) return new CacheUse("disabled: no lockfile");
     const { repo, signal } = request;
     const key = cacheKey(request);
     const staging = store.stage();
-    if (!store.begin(key)) return new TaskCacheUse(store, { key, repo, staging, holds: false });
+    if (!store.begin(key)) return new CacheUse("miss", { store, key, repo }, staging);
     try {
       await copyTree(store.depsOf(key), staging.deps, { clock: this.#options.clock, signal });
-      return new TaskCacheUse(store, { key, repo, staging, holds: true });
+      return new CacheUse("hit", { store, key, repo }, staging);
     } catch (error) {
       await store.abort(staging);
       store.finish(key);
@@ -117,7 +100,7 @@ export class DependencyCache {
       const what = `The cache entry ${key.slice(0, KEY_PREFIX_LENGTH)} cannot be read: ${error.message}`;
       this.#options.onWarning?.(what);
       await store.evict(key);
-      return new TaskCacheUse(store, { key, repo, staging: store.stage(), holds: false });
+      return new CacheUse("miss", { store, key, repo }, store.stage());
     }
   }
 
@@ -127,75 +110,72 @@ export class DependencyCache {
   }
 }
 
-function disabledUse(participation: CacheUse["participation"]): CacheUse {
-  return {
-    participation,
-    key_prefix: undefined,
-    setup_mount: undefined,
-    agent_mount: undefined,
-    commit: () => Promise.resolve({ kept: false, reason: `the cache is ${participation}` }),
-    release: () => Promise.resolve(),
-  };
-}
-
-interface TaskCacheUseOptions {
+/** What a task that takes part works on. */
+interface CachePart {
+  store: CacheStore;
   key: string;
   repo: string;
-  staging: Staging;
-  /** Whether it uses the entry of its key. */
-  holds: boolean;
 }
 
-class TaskCacheUse implements CacheUse {
-  readonly participation: CacheUse["participation"];
-  readonly key_prefix: string;
-  readonly #store: CacheStore;
-  readonly #key: string;
-  readonly #repo: string;
+/** A task's part in the cache. */
+export class CacheUse {
+  readonly participation: SetupEvidence["cache"]["participation"];
+  /** First digits of the key; absent when disabled. */
+  readonly key_prefix: string | undefined;
+  readonly #part: CachePart | undefined;
   #staging: Staging | undefined;
+  /** Whether it uses the entry of its key. */
   #holds: boolean;
   #committed: Promise<CacheCommit> | undefined;
   #released: Promise<void> | undefined;
 
-  constructor(store: CacheStore, { key, repo, staging, holds }: TaskCacheUseOptions) {
-    this.#store = store;
-    this.#key = key;
-    this.#repo = repo;
+  constructor(participation: CacheUse["participation"], part?: CachePart, staging?: Staging) {
+    this.participation = participation;
+    this.key_prefix = part?.key.slice(0, KEY_PREFIX_LENGTH);
+    this.#part = part;
     this.#staging = staging;
-    this.#holds = holds;
-    this.participation = holds ? "hit" : "miss";
-    this.key_prefix = key.slice(0, KEY_PREFIX_LENGTH);
+    this.#holds = participation === "hit";
   }
 
+  /** Writable, for the setup phase; absent when disabled, and after {@linkcode CacheUse.commit}. */
   get setup_mount(): CacheMount | undefined {
     return this.#staging && { source: this.#staging.deps, target: DEPS, writable: true };
   }
 
   get agent_mount(): CacheMount | undefined {
-    return this.#holds ? { source: this.#store.depsOf(this.#key), target: DEPS, writable: false } : undefined;
+    if (!this.#holds || this.#part === undefined) return undefined;
+    return { source: this.#part.store.depsOf(this.#part.key), target: DEPS, writable: false };
   }
 
+  /**
+   * Publishes what a setup phase has written, which must have passed and ended. May be called twice.
+   *
+   * @throws {TaskdError} `no_space`, `denied`, `unavailable`; there is then no entry.
+   */
   commit(): Promise<CacheCommit> {
     return this.#committed ??= this.#commit();
   }
 
+  /** Ends the task's part, when no sandbox has a mount any more; what was not committed is gone. May be called twice. */
   release(): Promise<void> {
     return this.#released ??= this.#release();
   }
 
   async #commit(): Promise<CacheCommit> {
-    const staging = this.#staging;
+    const [part, staging] = [this.#part, this.#staging];
+    if (part === undefined) return { kept: false, reason: `the cache is ${this.participation}` };
     if (staging === undefined) return { kept: false, reason: "it was released" };
+    const { store, key, repo } = part;
     try {
       // What is there already was made by the same setup.
       if (this.#holds) return { kept: true };
       const bytes = await settleTree(staging.deps);
-      const reason = await this.#store.publish(staging, { key: this.#key, repo: this.#repo, bytes });
+      const reason = await store.publish(staging, { key, repo, bytes });
       this.#holds = reason === undefined;
       return reason === undefined ? { kept: true } : { kept: false, reason };
     } finally {
       this.#staging = undefined;
-      await this.#store.abort(staging);
+      await store.abort(staging);
     }
   }
 
@@ -205,7 +185,7 @@ class TaskCacheUse implements CacheUse {
     const [staging, holds] = [this.#staging, this.#holds];
     this.#staging = undefined;
     this.#holds = false;
-    if (staging !== undefined) await this.#store.abort(staging);
-    if (holds) this.#store.finish(this.#key);
+    if (staging !== undefined) await this.#part?.store.abort(staging);
+    if (holds) this.#part?.store.finish(this.#part.key);
   }
 }
