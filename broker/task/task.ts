@@ -40,13 +40,19 @@ const GATE_POLL_MS = 60_000;
 
 export class Task {
   readonly #clock: Clock;
-  readonly #writer: TraceWriter;
-  readonly #state: State;
+  readonly #onChange: (change: TaskChange) => void;
+  /** Set before a task is given to anyone. */
+  #writer!: TraceWriter;
+  #durable: TaskRecord | undefined;
+  /** As it will be once all that is queued is on the disk; undefined while nothing is. */
+  #pending: TaskRecord | undefined;
+  /** Monotonic milliseconds at which the task came to its stage, or was opened in it. */
+  #stage_seen_ms: number;
 
-  private constructor(clock: Clock, writer: TraceWriter, state: State) {
+  private constructor({ clock = systemClock, onChange = () => {} }: TaskOptions) {
     this.#clock = clock;
-    this.#writer = writer;
-    this.#state = state;
+    this.#onChange = onChange;
+    this.#stage_seen_ms = clock.monotonic();
   }
 
   /**
@@ -55,10 +61,9 @@ export class Task {
    * @throws {TaskdError} `already_exists`, `invalid_request`, `denied`, `no_space` or `unavailable`; there is then none.
    */
   static async create(audit_root: string, order: TaskOrder, options: TaskOptions = {}): Promise<Task> {
-    const { clock = systemClock } = options;
-    const state = new State(clock, options.onChange);
-    const writer = await TraceWriter.create(audit_root, { type: "created", task: order }, state.writing());
-    return new Task(clock, writer, state);
+    const task = new Task(options);
+    task.#writer = await TraceWriter.create(audit_root, { type: "created", task: order }, task.#writing());
+    return task;
   }
 
   /**
@@ -68,18 +73,12 @@ export class Task {
    * `unavailable`.
    */
   static async open(audit_root: string, id: string, options: TaskOptions = {}): Promise<Task> {
-    const { clock = systemClock } = options;
-    const state = new State(clock, options.onChange);
-    const writer = await TraceWriter.open(audit_root, id, { ...state.writing(), onRow: (row) => state.replay(row) });
-    try {
-      if (state.record.id !== id) {
-        throw new TaskdError("corrupt", `Cannot open the task ${id}: its trace is that of ${state.record.id}`);
-      }
-    } catch (error) {
-      await writer.close();
-      throw error;
-    }
-    return new Task(clock, writer, state);
+    const task = new Task(options);
+    const onRow = (row: Row) => task.#replay(row);
+    task.#writer = await TraceWriter.open(audit_root, id, { ...task.#writing(), onRow });
+    if (task.id === id) return task;
+    await task.close();
+    throw new TaskdError("corrupt", `Cannot open the task ${id}: its trace is that of ${task.id}`);
   }
 
   get id(): string {
@@ -88,7 +87,12 @@ export class Task {
 
   /** What is on the disk. Not to be changed. */
   get record(): TaskRecord {
-    return this.#state.record;
+    if (this.#durable !== undefined) return this.#durable;
+    throw new TaskdError("internal", "A task was used before its first row was written");
+  }
+
+  get #known(): TaskRecord {
+    return this.#pending ?? this.record;
   }
 
   /** The end of its trace on the disk. */
@@ -114,19 +118,19 @@ export class Task {
 
   async #append(event: TaskEvent): Promise<TaskRecord> {
     await this.#writer.append(event, (row) => {
-      if (row.type === "stage") assertMove(this.id, this.#state.pending.stage, row);
-      this.#state.queue(row);
+      if (row.type === "stage") assertMove(this.id, this.#known.stage, row);
+      this.#queue(row);
     });
     return this.record;
   }
 
   /** Approves what is at the gate; throws as {@linkcode approvalMove} and {@linkcode Task.move}. */
   async approve(request: ApprovalRequest): Promise<void> {
-    await this.move(approvalMove(this.#state.pending, request, this.#gateTime()));
+    await this.move(approvalMove(this.#known, request, this.#gateTime()));
   }
 
   async deny(reason: string, by?: Decider): Promise<void> {
-    await this.move({ ...denialMove(this.#state.pending, reason, this.#gateTime()), ...(by && { by }) });
+    await this.move({ ...denialMove(this.#known, reason, this.#gateTime()), ...(by && { by }) });
   }
 
   /**
@@ -138,7 +142,7 @@ export class Task {
    */
   async denyWhenExpired(signal: AbortSignal): Promise<boolean> {
     while (!signal.aborted) {
-      const left_ms = gateExpiresIn(this.#state.pending, this.#gateTime());
+      const left_ms = gateExpiresIn(this.#known, this.#gateTime());
       if (left_ms === undefined) return false;
       if (left_ms <= 0) {
         await this.move(expiryMove(this.record));
@@ -154,41 +158,13 @@ export class Task {
   }
 
   #gateTime(): GateTime {
-    return { now_ms: this.#clock.now(), waited_ms: this.#clock.monotonic() - this.#state.stage_seen_ms };
+    return { now_ms: this.#clock.now(), waited_ms: this.#clock.monotonic() - this.#stage_seen_ms };
   }
 
   close(): Promise<void> {
     return this.#writer.close();
   }
-}
-
-/** The record, on the disk and as it will be. */
-class State {
-  readonly #clock: Clock;
-  readonly #onChange: (change: TaskChange) => void;
-  #durable: TaskRecord | undefined;
-  #pending: TaskRecord | undefined;
-  /** Monotonic milliseconds at which the task came to its stage, or was opened in it. */
-  stage_seen_ms: number;
-
-  constructor(clock: Clock, onChange: ((change: TaskChange) => void) | undefined) {
-    this.#clock = clock;
-    this.#onChange = onChange ?? (() => {});
-    this.stage_seen_ms = clock.monotonic();
-  }
-
-  get record(): TaskRecord {
-    if (this.#durable === undefined) {
-      throw new TaskdError("internal", "A task was used before its first row was written");
-    }
-    return this.#durable;
-  }
-
-  get pending(): TaskRecord {
-    return this.#pending ?? this.record;
-  }
-
-  writing(): TraceWriterOptions {
+  #writing(): TraceWriterOptions {
     return {
       clock: this.#clock,
       onDurable: (rows, head) => {
@@ -196,7 +172,7 @@ class State {
         for (const row of rows) this.#durable = foldRow(this.#durable, row);
         // What is still being written keeps its own record.
         if (this.#pending?.seq === this.record.seq) this.#pending = undefined;
-        if (this.record.stage !== before) this.stage_seen_ms = this.#clock.monotonic();
+        if (this.record.stage !== before) this.#stage_seen_ms = this.#clock.monotonic();
         this.#onChange({ record: this.record, rows, head });
       },
       onGivenUp: () => this.#pending = undefined,
@@ -204,18 +180,18 @@ class State {
   }
 
   /** Takes a row that was there before; the note of a cut comes here after it was written. */
-  replay(row: Row): void {
+  #replay(row: Row): void {
     if (row.seq === this.#durable?.seq) return;
     this.#durable = foldRow(this.#durable, row);
   }
 
-  queue(row: Row): void {
+  #queue(row: Row): void {
     try {
-      this.#pending = foldRow(this.pending, row);
+      this.#pending = foldRow(this.#known, row);
     } catch (error) {
       if (!hasCode(error, "corrupt")) throw error;
-      const attempted = `Cannot write a ${row.type} row for the task ${this.pending.id}`;
-      throw new TaskdError("conflict", `${attempted}, which is in ${this.pending.stage}`, { cause: error });
+      const attempted = `Cannot write a ${row.type} row for the task ${this.id}`;
+      throw new TaskdError("conflict", `${attempted}, which is in ${this.#known.stage}`, { cause: error });
     }
   }
 }
