@@ -8,7 +8,7 @@
 
 import { denoCache } from "../lib/helper_process.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
-import { fileError, fileErrorCode, removeUnfinished } from "../lib/fs.ts";
+import { fileError, fileErrorCode, removeUnfinished, withFileError } from "../lib/fs.ts";
 import { connectionLimits } from "../lib/descriptors.ts";
 import { hostPort } from "../lib/http/address.ts";
 import { MAX_HTTP_CONNECTIONS } from "../lib/http/server.ts";
@@ -439,10 +439,8 @@ async function emptyDirectory(path: string): Promise<string> {
   } catch (error) {
     if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot empty ${path}`);
   }
-  try {
+  return await withFileError(`Cannot make ${path}`, async () => {
     await Deno.mkdir(path, { mode: 0o500 });
     return path;
-  } catch (error) {
-    throw fileError(error, `Cannot make ${path}`);
-  }
+  });
 }

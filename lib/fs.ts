@@ -45,6 +45,19 @@ export function fileError(error: unknown, attempted: string): TaskdError {
   return new TaskdError(code, `${attempted}: ${messageOf(error)}`, { cause: error, hint });
 }
 
+/** What `work` gives, now or later; what it throws becomes a {@linkcode fileError}. */
+export function withFileError<T>(attempted: string, work: () => T): T {
+  const refuse = (error: unknown): never => {
+    throw fileError(error, attempted);
+  };
+  try {
+    const result = work();
+    return result instanceof Promise ? result.catch(refuse) as T : result;
+  } catch (error) {
+    return refuse(error);
+  }
+}
+
 /**
  * Makes the names in a directory durable: files created, renamed or removed there before the call. Throws the system's
  * errors as they are.

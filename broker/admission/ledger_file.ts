@@ -9,7 +9,14 @@
 
 import { TaskdError } from "../../lib/errors.ts";
 import { AppendFile } from "../../lib/append_file.ts";
-import { fileError, fileErrorCode, makeDirectories, unlockAndClose, writeFileAtomic } from "../../lib/fs.ts";
+import {
+  fileError,
+  fileErrorCode,
+  makeDirectories,
+  unlockAndClose,
+  withFileError,
+  writeFileAtomic,
+} from "../../lib/fs.ts";
 import { concat } from "../../lib/concat.ts";
 
 /** The most bytes of a ledger that are read: half a million starts. */
@@ -46,16 +53,13 @@ export class LedgerFile {
   static lock(audit_root: string): LedgerFile {
     const path = ledgerPath(audit_root);
     const directory = `${audit_root}/global`;
-    let lock: Deno.FsFile;
-    try {
+    const lock = withFileError(`Cannot prepare the ledger ${path}`, () => {
       makeDirectories(directory);
       const { isDirectory, mode } = Deno.lstatSync(directory);
       if (!isDirectory) throw new TaskdError("denied", `Cannot use ${directory}: it is not a directory`);
       if (((mode ?? 0o700) & 0o777) !== 0o700) Deno.chmodSync(directory, 0o700);
-      lock = Deno.openSync(`${directory}/lock`, { write: true, create: true, mode: 0o600 });
-    } catch (error) {
-      throw fileError(error, `Cannot prepare the ledger ${path}`);
-    }
+      return Deno.openSync(`${directory}/lock`, { write: true, create: true, mode: 0o600 });
+    });
     if (lock.tryLockSync(true)) return new LedgerFile(path, lock);
     lock.close();
     throw new TaskdError("busy", `Cannot open the ledger ${path}: another broker writes it`, {
@@ -121,23 +125,19 @@ export class LedgerFile {
     this.#release();
     const whole = concat(lines);
     await writeFileAtomic(this.path, whole, 0o600);
-    try {
+    withFileError(`Cannot open the ledger ${this.path}`, () => {
       const file = Deno.openSync(this.path, { append: true });
       this.#file = new AppendFile(this.path, file, whole.length, `the ledger ${this.path}`);
-    } catch (error) {
-      throw fileError(error, `Cannot open the ledger ${this.path}`);
-    }
+    });
   }
 
   /** Keeps a copy of the file as it is, beside it: the only one that is kept. */
   keepCopy(): void {
     const copy = this.path.replace(/\.jsonl$/, ".damaged.jsonl");
-    try {
+    withFileError(`Cannot copy the ledger ${this.path}`, () => {
       Deno.copyFileSync(this.path, copy);
       Deno.chmodSync(copy, 0o600);
-    } catch (error) {
-      throw fileError(error, `Cannot copy the ledger ${this.path}`);
-    }
+    });
   }
 
   close(): void {

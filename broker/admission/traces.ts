@@ -3,7 +3,7 @@
  * change when that was at the latest. What is in it is read for a task alone whose end the ledger does not have.
  */
 
-import { fileError, lstatIfPresent } from "../../lib/fs.ts";
+import { lstatIfPresent, withFileError } from "../../lib/fs.ts";
 import { readRecord, traceIds } from "../task/task_index.ts";
 import { tracePath } from "../task/trace.ts";
 
@@ -23,12 +23,7 @@ export interface TraceFile {
 export function* traceFiles(audit_root: string): Generator<TraceFile> {
   for (const task_id of traceIds(audit_root)) {
     const path = tracePath(audit_root, task_id);
-    let info: Deno.FileInfo | undefined;
-    try {
-      info = lstatIfPresent(path);
-    } catch (error) {
-      throw fileError(error, `Cannot inspect ${path}`);
-    }
+    const info = withFileError(`Cannot inspect ${path}`, () => lstatIfPresent(path));
     // Otherwise pruned meanwhile.
     if (info === undefined) continue;
     yield {

@@ -20,6 +20,7 @@ import {
   isThere,
   makeDirectories,
   unlockAndClose,
+  withFileError,
   writeFileAtomic,
 } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
@@ -75,14 +76,12 @@ export class CacheStore {
   }
 
   static async open(root: string, options: CacheStoreOptions): Promise<CacheStore> {
-    try {
+    withFileError(`Cannot make the dependency cache ${root}`, () => {
       for (const path of ["", "/entries", "/staging", "/trash"]) {
         makeDirectories(root + path);
         Deno.chmodSync(root + path, 0o700);
       }
-    } catch (error) {
-      throw fileError(error, `Cannot make the dependency cache ${root}`);
-    }
+    });
     const store = new CacheStore(root, await lockCache(root, options.clock), options);
     try {
       for (const path of store.#leftovers()) store.#discard(path);
@@ -113,12 +112,10 @@ export class CacheStore {
   stage(): Staging {
     this.#requireOpen();
     const path = `${this.#root}/staging/${this.#name()}`;
-    try {
+    withFileError(`Cannot make ${path}`, () => {
       Deno.mkdirSync(path, { mode: 0o700 });
       Deno.mkdirSync(`${path}/deps`, { mode: 0o700 });
-    } catch (error) {
-      throw fileError(error, `Cannot make ${path}`);
-    }
+    });
     return { path, deps: `${path}/deps` };
   }
 
@@ -254,12 +251,10 @@ export class CacheStore {
   /** Takes a folder out of sight; returns where it is to be removed. */
   #discard(path: string): string {
     const trash = `${this.#root}/trash/${this.#name()}`;
-    try {
+    return withFileError(`Cannot discard ${path}`, () => {
       Deno.renameSync(path, trash);
       return trash;
-    } catch (error) {
-      throw fileError(error, `Cannot discard ${path}`);
-    }
+    });
   }
 
   /**
@@ -296,12 +291,8 @@ export class CacheStore {
 
 async function lockCache(root: string, clock: Clock): Promise<Deno.FsFile> {
   const path = `${root}/lock`;
-  let file: Deno.FsFile;
-  try {
-    file = Deno.openSync(path, { read: true, write: true, create: true, mode: 0o600 });
-  } catch (error) {
-    throw fileError(error, `Cannot open ${path}`);
-  }
+  const open = () => Deno.openSync(path, { read: true, write: true, create: true, mode: 0o600 });
+  const file = withFileError(`Cannot open ${path}`, open);
   for (let tries = 0; tries < LOCK_TRIES; tries++) {
     if (file.tryLockSync(true)) return file;
     await clock.sleep(LOCK_PAUSE_MS);

@@ -8,7 +8,7 @@
 import { join } from "@std/path/join";
 import type { Clock } from "../../lib/clock.ts";
 import { type ErrorCode, TaskdError } from "../../lib/errors.ts";
-import { fileError, fsyncTree } from "../../lib/fs.ts";
+import { fsyncTree, withFileError } from "../../lib/fs.ts";
 import { inParallel } from "../../lib/in_parallel.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { runProcess } from "../../lib/process.ts";
@@ -79,7 +79,7 @@ async function settleMode(path: string, info: Deno.FileInfo, needed: number): Pr
  */
 export async function settleTree(root: string): Promise<number> {
   let blocks = 0;
-  try {
+  return await withFileError(`Cannot keep ${root}`, async () => {
     await Deno.chmod(root, 0o700);
     await walk(root, async (path, info) => {
       if (!info.isDirectory && !info.isFile && !info.isSymlink) return await Deno.remove(path);
@@ -88,9 +88,7 @@ export async function settleTree(root: string): Promise<number> {
     });
     await fsyncTree(root);
     return blocks * BLOCK_BYTES;
-  } catch (error) {
-    throw fileError(error, `Cannot keep ${root}`);
-  }
+  });
 }
 
 /**

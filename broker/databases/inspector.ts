@@ -9,7 +9,7 @@
 import * as v from "valibot";
 import type { Clock } from "../../lib/clock.ts";
 import { messageOf, TaskdError } from "../../lib/errors.ts";
-import { fileError, lstatIfPresent } from "../../lib/fs.ts";
+import { lstatIfPresent, withFileError } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { helperArgs, helperEnv } from "../../lib/helper_process.ts";
 import { isHotJournal } from "../../lib/sqlite/hot_journal.ts";
@@ -71,7 +71,7 @@ const REPORT: v.GenericSchema<unknown, Report> = v.variant("ok", [
 export async function inspectDatabase(options: InspectorOptions, inspection: Inspection): Promise<Inspected> {
   const { what, left, base, work_dir, signal } = inspection;
   const attempted = `Cannot take over ${what}`;
-  try {
+  await withFileError(attempted, async () => {
     const max_bytes = grownBytes((await Deno.stat(base)).size);
     requirePlain(left, { attempted, max_bytes });
     if (await isHotJournal(`${left}-journal`)) {
@@ -84,9 +84,7 @@ export async function inspectDatabase(options: InspectorOptions, inspection: Ins
     }
     await Deno.copyFile(base, `${work_dir}/base.db`);
     await Deno.chmod(`${work_dir}/base.db`, 0o600);
-  } catch (error) {
-    throw fileError(error, attempted);
-  }
+  });
   const report = await runInspector(options, REPORT, { attempted, work_dir, signal, deadline_ms: INSPECT_MS });
   if (!report.ok) {
     const problem = sanitizeLine(report.problem).slice(0, MAX_PROBLEM_CHARS);

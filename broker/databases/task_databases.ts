@@ -10,7 +10,7 @@ import { dirname } from "@std/path/dirname";
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Client } from "../../lib/client/client.ts";
 import { hasCode, messageOf, TaskdError } from "../../lib/errors.ts";
-import { fileError, fsyncDirectory, lstatIfPresent } from "../../lib/fs.ts";
+import { fileError, fsyncDirectory, lstatIfPresent, withFileError } from "../../lib/fs.ts";
 import { hasWal, stampFile } from "../../lib/sqlite/checkout_file.ts";
 import { takeFile } from "../../lib/store/file_in_use.ts";
 import type { ProfileCheck } from "../settings/settings.ts";
@@ -294,27 +294,19 @@ function changeOf(
 }
 
 async function makeFolder(path: string, options: { recursive?: boolean } = {}): Promise<void> {
-  try {
-    await Deno.mkdir(path, { mode: 0o700, ...options });
-  } catch (error) {
-    throw fileError(error, `Cannot make ${path}`);
-  }
+  await withFileError(`Cannot make ${path}`, () => Deno.mkdir(path, { mode: 0o700, ...options }));
 }
 
 /** The sandbox could write the folder: it must still be one. */
 function requireFolder(path: string): void {
   const attempted = "Cannot take over the task's databases";
-  try {
-    if (lstatIfPresent(path)?.isDirectory) return;
-  } catch (error) {
-    throw fileError(error, attempted);
-  }
+  if (withFileError(attempted, () => lstatIfPresent(path)?.isDirectory)) return;
   throw new TaskdError("denied", `${attempted}: the agent has removed or exchanged their folder`);
 }
 
 /** Copies a plain file, sharing its blocks where the file system can; the copy is for its owner alone, and durable. */
 async function copyPlain(source: string, target: string): Promise<void> {
-  try {
+  await withFileError(`Cannot copy ${source}`, async () => {
     if (!(await Deno.lstat(source)).isFile) {
       throw new TaskdError("denied", `Cannot copy ${source}: it is no plain file`);
     }
@@ -322,9 +314,7 @@ async function copyPlain(source: string, target: string): Promise<void> {
     await Deno.chmod(target, 0o600);
     using file = await Deno.open(target, { write: true });
     await file.sync();
-  } catch (error) {
-    throw fileError(error, `Cannot copy ${source}`);
-  }
+  });
 }
 
 function changedMeanwhile(db: string, branch: string): TaskdError {

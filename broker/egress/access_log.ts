@@ -6,7 +6,7 @@
  */
 
 import { join } from "@std/path/join";
-import { fileError } from "../../lib/fs.ts";
+import { withFileError } from "../../lib/fs.ts";
 import { RotatedFile } from "../../lib/rotated_file.ts";
 import type { EgressDecision } from "./decision.ts";
 
@@ -65,12 +65,10 @@ export class AccessLog {
    */
   static open(directory: string, max_bytes = MAX_LOG_BYTES): AccessLog {
     const path = join(directory, ACCESS_LOG_NAME);
-    try {
+    return withFileError(`Cannot open the access log ${path}`, () => {
       Deno.mkdirSync(directory, { recursive: true, mode: 0o700 });
       return new AccessLog(new RotatedFile({ path, suffix: ".0", max_bytes }));
-    } catch (error) {
-      throw fileError(error, `Cannot open the access log ${path}`);
-    }
+    });
   }
 
   /** False after a line could not be written, until one can be again. */

@@ -5,7 +5,7 @@
 
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { dirname } from "@std/path/dirname";
-import { fileError, fsyncDirectory, fsyncTree, writeFileAtomic } from "../../lib/fs.ts";
+import { fsyncDirectory, fsyncTree, withFileError, writeFileAtomic } from "../../lib/fs.ts";
 import { DATABASE, failedChecks, unreadData } from "../task/brief.ts";
 import { collectFacts, type DiffFacts } from "../git/diff_facts.ts";
 import { OUTSIDE_A_CHANGE } from "../git/flags.ts";
@@ -109,10 +109,8 @@ function noChange({ flags }: Pick<DiffFacts, "flags">): string {
 /** The change waits for days at the gate: git makes objects durable, but neither their names nor its own few files. */
 async function keepStaged(git_dir: string): Promise<void> {
   requireOwnShape(git_dir, "Cannot keep the change");
-  try {
+  await withFileError(`Cannot keep ${git_dir}`, async () => {
     await fsyncTree(git_dir);
     for (const above of [dirname(git_dir), dirname(dirname(git_dir))]) await fsyncDirectory(above);
-  } catch (error) {
-    throw fileError(error, `Cannot keep ${git_dir}`);
-  }
+  });
 }

@@ -4,7 +4,7 @@
 
 import { hasCode, messageOf, messageWithHint, TaskdError } from "../../lib/errors.ts";
 import { plural } from "../../lib/text/plural.ts";
-import { fileError } from "../../lib/fs.ts";
+import { withFileError } from "../../lib/fs.ts";
 import { proofOf } from "../databases/changeset_file.ts";
 import { isProvable, pageLeaf } from "../task/page_proof.ts";
 import { parseRepo } from "../git/repo_url.ts";
@@ -106,12 +106,10 @@ export async function readRows(
   const { changeset } = change.head;
   if (changeset === undefined || !isProvable(query)) return page;
   const path = `${auditPaths(deps.tasks.audit_root, record.id).trees}/${change.db}`;
-  try {
+  return withFileError(`Cannot prove the rows of ${change.db}`, () => {
     const proof = proofOf(path, pageLeaf({ ...query, ...page }), changeset.leaves);
     return { ...page, ...proof && { proof } };
-  } catch (error) {
-    throw fileError(error, `Cannot prove the rows of ${change.db}`);
-  }
+  });
 }
 
 /** Where a task lands its data: two that have one of these in common land one after the other. */

@@ -8,7 +8,7 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { messageOf, TaskdError } from "../../lib/errors.ts";
-import { fileError, lstatIfPresent } from "../../lib/fs.ts";
+import { lstatIfPresent, withFileError } from "../../lib/fs.ts";
 import { runProcess } from "../../lib/process.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 
@@ -85,9 +85,5 @@ async function count(
 }
 
 function isThere(folder: string, attempted: string): boolean {
-  try {
-    return lstatIfPresent(folder) !== undefined;
-  } catch (error) {
-    throw fileError(error, attempted);
-  }
+  return withFileError(attempted, () => lstatIfPresent(folder) !== undefined);
 }

@@ -7,7 +7,7 @@
  */
 
 import { asKnownError, hasCode, messageOf, messageWithHint, stackOf, TaskdError } from "../../lib/errors.ts";
-import { fileError, makeDirectories } from "../../lib/fs.ts";
+import { makeDirectories, withFileError } from "../../lib/fs.ts";
 import type { ForkedDatabase } from "../databases/evidence.ts";
 import type { TaskEgress } from "../egress/proxy.ts";
 import type { GatewayLease, ReportedCost, Spend } from "../gateway/lease.ts";
@@ -186,12 +186,10 @@ export class TaskWork {
     const { task } = this;
     const { git, mirrors, resolved } = this.#deps;
     await this.#to({ from: "admission", to: "staging" });
-    try {
+    await withFileError(`Cannot make ${this.#paths.root}`, async () => {
       makeDirectories(resolved.settings.stage_root);
       await Deno.mkdir(this.#paths.root, { mode: 0o700 });
-    } catch (error) {
-      throw fileError(error, `Cannot make ${this.#paths.root}`);
-    }
+    });
     const reached = await reachRepo(this.#deps, task.record, "fetch", this.#signal);
     const staged = await withoutServerWords(this.#deps, this.task.record, "Cannot clone", () =>
       stageRepository(git, {

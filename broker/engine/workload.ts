@@ -5,7 +5,7 @@
 
 import { dirname } from "@std/path/dirname";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, writeFileAtomic } from "../../lib/fs.ts";
+import { withFileError, writeFileAtomic } from "../../lib/fs.ts";
 import { DATABASES_MOUNT, fileOf, variableOf } from "../databases/requested_databases.ts";
 import type { CommandWorkload, Container, Workload } from "../sandbox/runtime.ts";
 import type { TaskOrder, TaskRecord } from "../task/schema.ts";
@@ -109,14 +109,12 @@ function proxyEnv(proxy_url: string, gateway_url: string): Record<string, string
 }
 
 async function writeHome(home_dir: string, files: readonly { path: string; content: string }[]): Promise<void> {
-  try {
+  await withFileError(`Cannot prepare ${home_dir}`, async () => {
     await Deno.mkdir(home_dir, { recursive: true, mode: 0o700 });
     for (const { path, content } of files) {
       const full = `${home_dir}/${path}`;
       await Deno.mkdir(dirname(full), { recursive: true, mode: 0o700 });
       await writeFileAtomic(full, new TextEncoder().encode(content), 0o600);
     }
-  } catch (error) {
-    throw fileError(error, `Cannot prepare ${home_dir}`);
-  }
+  });
 }

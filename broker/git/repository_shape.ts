@@ -7,7 +7,7 @@
  */
 
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, lstatIfPresent, readTextOf } from "../../lib/fs.ts";
+import { lstatIfPresent, readTextOf, withFileError } from "../../lib/fs.ts";
 
 /** Names that git would be led by, to other settings, objects or parents. */
 const LEADING = new Set([
@@ -47,13 +47,11 @@ export function requireOwnShape(git_dir: string, attempted: string, borrows?: st
       else walk(root, `/${name}`, lent);
     }
   };
-  try {
+  withFileError(attempted, () => {
     const top = lstatIfPresent(git_dir);
     if (top !== undefined && !top.isDirectory) refuse("");
     if (top !== undefined) walk(git_dir, "", borrows);
-  } catch (error) {
-    throw fileError(error, attempted);
-  }
+  });
 }
 
 /** Whether a file of alternates names this folder, and no other. */

@@ -7,7 +7,7 @@
 
 import { dirname } from "@std/path/dirname";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, writeFileAtomic } from "../../lib/fs.ts";
+import { withFileError, writeFileAtomic } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { type BaseRef, resolveBase } from "./base_ref.ts";
 import type { RawPath } from "./_records.ts";
@@ -168,7 +168,7 @@ function refuseNesting(git_dir: string, work_tree: string): void {
 
 async function makeDirectories({ git_dir, work_tree, url }: StageOptions): Promise<void> {
   const attempted = `Cannot clone ${url.canonical}`;
-  try {
+  await withFileError(attempted, async () => {
     await Deno.mkdir(work_tree, { recursive: true, mode: 0o700 });
     for await (const { name } of Deno.readDir(work_tree)) {
       throw new TaskdError("already_exists", `${attempted}: ${work_tree} is not empty, it has ${JSON.stringify(name)}`);
@@ -176,7 +176,5 @@ async function makeDirectories({ git_dir, work_tree, url }: StageOptions): Promi
     await Deno.mkdir(dirname(git_dir), { recursive: true, mode: 0o700 });
     // What is there may have hooks, a configuration and objects of its own.
     await Deno.mkdir(git_dir, { mode: 0o700 });
-  } catch (error) {
-    throw fileError(error, attempted);
-  }
+  });
 }

@@ -9,7 +9,7 @@
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
+import { fileError, fileErrorCode, lstatIfPresent, withFileError } from "../../lib/fs.ts";
 
 /** Most entries of a tree; with more it is refused. */
 const MAX_ENTRIES = 2_000_000;
@@ -81,13 +81,11 @@ export async function restoreLinks(parked: ParkedLinks, signal?: AbortSignal): P
   if (links.length === 0) return;
   for (const [at, { path }] of links.entries()) {
     if (signal?.aborted) return;
-    try {
+    await withFileError(`Cannot put the link ${path} back`, async () => {
       const is_free = lstatIfPresent(path) === undefined && lstatIfPresent(dirname(path))?.isDirectory === true;
       if (is_free) await Deno.rename(placeOf(parked, at), path);
       else await Deno.remove(placeOf(parked, at));
-    } catch (error) {
-      throw fileError(error, `Cannot put the link ${path} back`);
-    }
+    });
   }
   await Deno.remove(folder);
 }

@@ -17,7 +17,7 @@ import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { createEmptyFile, fileError, fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
+import { createEmptyFile, fileErrorCode, lstatIfPresent, withFileError } from "../../lib/fs.ts";
 import { MAX_CALLS } from "../agent/calls.ts";
 import { type AgentDatabase, DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
 import { systemPrompt } from "../agent/system_prompt.ts";
@@ -309,12 +309,11 @@ async function isMissing(path: string): Promise<boolean> {
 }
 
 async function realFolder(path: string, attempted: string): Promise<string> {
-  try {
+  const folder = await withFileError(attempted, async () => {
     const real = await Deno.realPath(path);
-    if ((await Deno.stat(real)).isDirectory && real !== "/") return real;
-  } catch (error) {
-    throw fileError(error, attempted);
-  }
+    return (await Deno.stat(real)).isDirectory && real !== "/" ? real : undefined;
+  });
+  if (folder !== undefined) return folder;
   throw new TaskdError("usage", `${attempted}: the work folder ${path} is not a folder`);
 }
 

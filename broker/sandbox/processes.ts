@@ -4,7 +4,7 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { hasCode, TaskdError } from "../../lib/errors.ts";
-import { fileError } from "../../lib/fs.ts";
+import { withFileError } from "../../lib/fs.ts";
 import { runProcess } from "../../lib/process.ts";
 
 export interface RunningProcess {
@@ -124,7 +124,7 @@ export function spawnDetached(
   program: string,
   { args, env, stdin }: { args: string[]; env: Readonly<Record<string, string>>; stdin: "null" | "piped" },
 ): Deno.ChildProcess {
-  try {
+  return withFileError(`Cannot start ${program}`, () => {
     return new Deno.Command(program, {
       args,
       env: { ...env },
@@ -135,9 +135,7 @@ export function spawnDetached(
       stdout: "piped",
       stderr: "piped",
     }).spawn();
-  } catch (error) {
-    throw fileError(error, `Cannot start ${program}`);
-  }
+  });
 }
 
 /** Sends a signal to a process (or, negative, a group); false when there is none, or none of this user's. */

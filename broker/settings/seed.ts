@@ -4,7 +4,7 @@
  */
 
 import { stringify } from "@std/yaml/stringify";
-import { fileError, makeDirectories } from "../../lib/fs.ts";
+import { makeDirectories, withFileError } from "../../lib/fs.ts";
 import { taskdHome } from "./load.ts";
 import { createPrivateFile } from "./private_file.ts";
 import { GROUPS, SETTING_PATHS, type SettingPath, SETTINGS } from "./settings.ts";
@@ -23,11 +23,7 @@ export interface Seeded {
  */
 export async function seedHome(home: string): Promise<Seeded> {
   const directory = taskdHome(home);
-  try {
-    makeDirectories(directory);
-  } catch (error) {
-    throw fileError(error, `Cannot make the directory ${directory}`);
-  }
+  withFileError(`Cannot make the directory ${directory}`, () => makeDirectories(directory));
   closeDirectory(directory);
   const seeded: Seeded = { directory, created: [], kept: [] };
   for (const [name, text] of [["config.yaml", configText()], ["egress.yaml", EGRESS_TEXT]] as const) {
@@ -43,11 +39,9 @@ export async function seedHome(home: string): Promise<Seeded> {
  * @throws {TaskdError} `denied`, `not_found` or `unavailable`.
  */
 export function closeDirectory(path: string): void {
-  try {
+  withFileError(`Cannot close the directory ${path} to other users`, () => {
     if (((Deno.statSync(path).mode ?? 0o700) & 0o777) !== 0o700) Deno.chmodSync(path, 0o700);
-  } catch (error) {
-    throw fileError(error, `Cannot close the directory ${path} to other users`);
-  }
+  });
 }
 
 const WIDTH = 100;

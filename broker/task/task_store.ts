@@ -6,7 +6,7 @@
 
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError, makeDirectories } from "../../lib/fs.ts";
+import { fileError, makeDirectories, withFileError } from "../../lib/fs.ts";
 import { isTaskId, newTaskId, resolveTaskId } from "./ids.ts";
 import type { TaskOrder, TaskRecord, TaskSummary } from "./schema.ts";
 import type { Row } from "./rows.ts";
@@ -70,13 +70,11 @@ export class TaskStore {
    */
   static async open(audit_root: string, options: TaskStoreOptions = {}): Promise<TaskStore> {
     const { clock = systemClock, random = systemRandom, log = () => {} } = options;
-    try {
+    withFileError(`Cannot prepare the audit directory ${audit_root}`, () => {
       makeDirectories(audit_root);
       // It may be older than this program: diffs and logs lie there, and are for the owner alone.
       if ((Deno.statSync(audit_root).mode ?? 0o700) & 0o077) Deno.chmodSync(audit_root, 0o700);
-    } catch (error) {
-      throw fileError(error, `Cannot prepare the audit directory ${audit_root}`);
-    }
+    });
     const store = new TaskStore(audit_root, await surveyTraces(audit_root), { clock, random, log });
     await store.#saveOrLog();
     return store;
@@ -298,11 +296,7 @@ export class TaskStore {
       throw new TaskdError("wrong_state", `Cannot remove the task ${id}: it has not ended, or cannot be read`);
     }
     await this.release(id);
-    try {
-      await Deno.remove(tracePath(this.audit_root, id));
-    } catch (error) {
-      throw fileError(error, `Cannot remove the trace of ${id}`);
-    }
+    await withFileError(`Cannot remove the trace of ${id}`, () => Deno.remove(tracePath(this.audit_root, id)));
     this.#entries.delete(id);
     this.#order = undefined;
     this.#stale = true;

@@ -7,7 +7,7 @@
 
 import { nextTurn } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileError } from "../../lib/fs.ts";
+import { withFileError } from "../../lib/fs.ts";
 import { MAX_LINE_BYTES, NO_PREVIOUS, parseLine, type Row } from "./rows.ts";
 import { concat } from "../../lib/concat.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
@@ -160,22 +160,16 @@ function follow(path: string, head: TraceHead, line: Uint8Array): TraceLine {
 }
 
 function openForReading(path: string, seen: TraceStamp | undefined): Deno.FsFile {
-  try {
+  return withFileError(`Cannot read ${path}`, () => {
     // Before the opening, which would wait at a pipe or follow a link.
     const is_file = seen === undefined ? Deno.lstatSync(path).isFile : seen.is_file;
     if (!is_file) throw new TaskdError("denied", `Cannot read ${path}: it is not a regular file`);
     return Deno.openSync(path);
-  } catch (error) {
-    throw fileError(error, `Cannot read ${path}`);
-  }
+  });
 }
 
 function readSome(file: Deno.FsFile, into: Uint8Array, path: string): number {
-  try {
-    return file.readSync(into) ?? 0;
-  } catch (error) {
-    throw fileError(error, `Cannot read ${path}`);
-  }
+  return withFileError(`Cannot read ${path}`, () => file.readSync(into) ?? 0);
 }
 
 export function atOnce<R>(steps: Generator<TraceHead, R>): R {

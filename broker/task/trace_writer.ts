@@ -10,7 +10,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import { AppendFile } from "../../lib/append_file.ts";
-import { fileError, isThere, removeIfPresent, unlockAndClose, writeFileAtomic } from "../../lib/fs.ts";
+import { fileError, isThere, removeIfPresent, unlockAndClose, withFileError, writeFileAtomic } from "../../lib/fs.ts";
 import { type EncodedRow, encodeRow, NO_PREVIOUS, type Row, type TaskEvent } from "./rows.ts";
 import { DamagedTrace, EMPTY_HEAD, MAX_TRACE_BYTES, scanTrace, type TraceHead, tracePath } from "./trace.ts";
 
@@ -190,14 +190,13 @@ export class TraceWriter {
 
 function openLocked(path: string): Deno.FsFile {
   const attempted = `Cannot open ${path}`;
-  try {
+  const locked = withFileError(attempted, () => {
     if (!Deno.lstatSync(path).isFile) throw new TaskdError("denied", `${attempted}: it is not a regular file`);
     const file = Deno.openSync(path, { append: true });
     if (file.tryLockSync(true)) return file;
     file.close();
-  } catch (error) {
-    throw fileError(error, attempted);
-  }
+  });
+  if (locked !== undefined) return locked;
   throw new TaskdError("busy", `${attempted}: another process writes it`, {
     hint: "Another broker uses this audit_root: stop it first",
   });

@@ -5,7 +5,7 @@
  * passes for a verdict. The file has an upper bound; where it ends early it says so.
  */
 
-import { fileError, removeIfPresent, writeAllSync } from "../../../lib/fs.ts";
+import { removeIfPresent, withFileError, writeAllSync } from "../../../lib/fs.ts";
 import { sanitizeLine } from "../../../lib/text/sanitize.ts";
 
 export const MAX_SETUP_LOG_BYTES = 16 << 20;
@@ -24,12 +24,10 @@ export class SetupLog implements Disposable {
    */
   constructor(path: string) {
     this.path = path;
-    try {
+    this.#file = withFileError(`Cannot write ${path}`, () => {
       removeIfPresent(path);
-      this.#file = Deno.openSync(path, { write: true, createNew: true, mode: 0o600 });
-    } catch (error) {
-      throw fileError(error, `Cannot write ${path}`);
-    }
+      return Deno.openSync(path, { write: true, createNew: true, mode: 0o600 });
+    });
   }
 
   output(text: string): void {
@@ -49,11 +47,7 @@ export class SetupLog implements Disposable {
 
   #write(text: string): void {
     const bytes = new TextEncoder().encode(`${sanitizeLine(text)}\n`);
-    try {
-      writeAllSync(this.#file, bytes);
-    } catch (error) {
-      throw fileError(error, `Cannot write ${this.path}`);
-    }
+    withFileError(`Cannot write ${this.path}`, () => writeAllSync(this.#file, bytes));
     this.#bytes += bytes.length;
   }
 }

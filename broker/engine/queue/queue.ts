@@ -6,7 +6,7 @@
 
 import { type Clock, type RandomBytes, systemRandom } from "../../../lib/clock.ts";
 import { hasCode, messageOf, TaskdError } from "../../../lib/errors.ts";
-import { fileError, makeDirectories, removeIfPresent, writeFileAtomic } from "../../../lib/fs.ts";
+import { makeDirectories, removeIfPresent, withFileError, writeFileAtomic } from "../../../lib/fs.ts";
 import type { Submitter } from "../../api/engine.ts";
 import type { QueueItemView } from "../../api/wire.ts";
 import type { SubmitRequest, TaskRecord } from "../../task/schema.ts";
@@ -73,7 +73,7 @@ export class DurableQueue implements TaskQueue {
 
   #load(): void {
     const { directory, log, tasks } = this.#options;
-    try {
+    withFileError(`Cannot use the queue in ${directory}`, () => {
       makeDirectories(directory);
       const { items, damaged } = readItems(directory);
       for (const path of damaged) {
@@ -83,9 +83,7 @@ export class DurableQueue implements TaskQueue {
         this.#items.set(item.id, item);
         this.#last = Math.max(this.#last, item.number);
       }
-    } catch (error) {
-      throw fileError(error, `Cannot use the queue in ${directory}`);
-    }
+    });
     // A task's trace decides: a crash may have come between its first row and the write of its item.
     for (const { id, queue_id } of tasks.list({ limit: Infinity })) {
       const item = queue_id === undefined ? undefined : this.#items.get(queue_id);

@@ -9,7 +9,7 @@
 
 import type { Clock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
-import { fileError, removeIfPresent } from "../../../lib/fs.ts";
+import { removeIfPresent, withFileError } from "../../../lib/fs.ts";
 import { prepareSocketFolder } from "../../../lib/socket_folder.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../egress/ports.ts";
 import { AGENT_ID, MAPPED_BASE } from "../agent_user.ts";
@@ -84,12 +84,10 @@ export class BubblewrapRuntime implements SandboxRuntime {
   /** Makes the folder of the sockets; nothing else is shared. */
   prepare(): Promise<{ listen: ListenAddresses }> {
     prepareSocketFolder(this.#folder);
-    try {
+    withFileError(`Cannot make ${this.#folder} for the sandboxes' sockets`, () => {
       Deno.mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
       Deno.chmodSync(this.#folder, 0o700);
-    } catch (error) {
-      throw fileError(error, `Cannot make ${this.#folder} for the sandboxes' sockets`);
-    }
+    });
     const owner = this.#agent;
     const sockets = { ...this.#sockets, ...(owner === undefined ? {} : { owner }) };
     const listen = { hostname: "127.0.0.1", gateway_port: GATEWAY_PORT, proxy_port: PROXY_PORT, sockets };

@@ -8,7 +8,7 @@ import { words } from "../../../lib/text/words.ts";
 import { join } from "@std/path/join";
 import { systemClock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
-import { fileError } from "../../../lib/fs.ts";
+import { withFileError } from "../../../lib/fs.ts";
 import { readLines } from "../output_lines.ts";
 import { ContainerProgram } from "../container_program.ts";
 import { toolVariables } from "../host_programs.ts";
@@ -139,9 +139,8 @@ async function run(
   call: { args: readonly string[]; env?: Readonly<Record<string, string>>; attempted: string },
 ): Promise<void> {
   const program = new ContainerProgram({ path, env, clock: systemClock });
-  let child: Deno.ChildProcess;
-  try {
-    child = new Deno.Command(path, {
+  const child = withFileError(`${call.attempted}: cannot start ${path}`, () =>
+    new Deno.Command(path, {
       args: [...call.args],
       env: { ...program.env, ...toolVariables(env, BUILD_VARIABLES), ...call.env },
       clearEnv: true,
@@ -149,10 +148,7 @@ async function run(
       stdout: "piped",
       stderr: "piped",
       ...(signal === undefined ? {} : { signal }),
-    }).spawn();
-  } catch (error) {
-    throw fileError(error, `${call.attempted}: cannot start ${path}`);
-  }
+    }).spawn());
   const last: string[] = [];
   const take = (text: string) => {
     last.push(text);
