@@ -100,11 +100,6 @@ export class Admission {
    */
   static async open(options: AdmissionOptions): Promise<Admission> {
     const { audit_root, settings, clock = systemClock, log = () => {}, monotonic = suspendAwareClock(clock) } = options;
-    const limits = {
-      budget_usd: settings.global_budget_usd,
-      max_tasks: settings.global_max_tasks,
-      window_ms: settings.global_window,
-    };
     const time = new LedgerTime(clock, monotonic);
     const traces = () => traceFiles(audit_root);
     const aggregate = new Aggregate({
@@ -112,7 +107,7 @@ export class Admission {
       window_ms: settings.aggregate_window,
       monotonic,
     });
-    return new Admission(settings, await GlobalCeiling.open(audit_root, limits, { time, traces, log }), aggregate);
+    return new Admission(settings, await GlobalCeiling.open(audit_root, settings, { time, traces, log }), aggregate);
   }
 
   /**
@@ -193,7 +188,7 @@ export class Admission {
       begin: (id, started_at) => {
         if (task !== undefined || is_over) return;
         task = { id, started_at };
-        this.#ceiling.take(id);
+        this.#ceiling.ledger?.take(id);
         this.#claims.set(id, claim);
       },
       releaseSlot: () => void this.#in_slots.delete(claim),
@@ -204,7 +199,7 @@ export class Admission {
         }
         leave();
         const { lane, auth, agent, retry_of = null } = request;
-        await this.#ceiling.record(claim, {
+        const recorded = this.#ceiling.ledger?.record({
           task_id: task.id,
           started_at: task.started_at,
           ended_at,
@@ -216,14 +211,16 @@ export class Admission {
           outcome,
           retry_of,
         });
+        this.#ceiling.under_way.delete(claim);
+        await recorded;
       },
       abandon: () => {
         if (is_over) return;
         leave();
-        this.#ceiling.leave(claim);
+        this.#ceiling.under_way.delete(claim);
       },
     };
-    this.#ceiling.enter(claim);
+    this.#ceiling.under_way.add(claim);
     return claim;
   }
 
@@ -290,7 +287,7 @@ export class Admission {
   }
 
   async close(): Promise<void> {
-    await this.#ceiling.close();
+    await this.#ceiling.ledger?.close();
   }
 }
 

@@ -7,31 +7,26 @@ import type { CeilingView, LimbView } from "../api/wire.ts";
 import { isSpent, usdText } from "../gateway/usd_limit.ts";
 import { formatExact } from "../settings/value_schemas.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
-import { type EndedStart, Ledger, type LedgerOptions, type LedgerTotals } from "./ledger.ts";
+import type { Settings } from "../settings/settings.ts";
+import { Ledger, type LedgerOptions, type LedgerTotals } from "./ledger.ts";
 
-/** What is configured; 0 turns a limb off, and a window of 0 is the total. */
-export interface CeilingLimits {
-  budget_usd: number;
-  max_tasks: number;
-  window_ms: number;
-}
-
-export interface StartUnderWay {
-  readonly spent_usd: number;
-}
+/** 0 turns a limb off, and a window of 0 is the total. */
+type CeilingSettings = Pick<Settings, "global_budget_usd" | "global_max_tasks" | "global_window">;
 
 export function windowText(window_ms: number): string {
   return window_ms === 0 ? "in all" : `in the last ${formatExact(window_ms)}`;
 }
 
 export class GlobalCeiling {
-  readonly #limits: CeilingLimits;
-  readonly #ledger: Ledger | undefined;
-  readonly #under_way = new Set<StartUnderWay>();
+  /** Absent when both limbs are off. */
+  readonly ledger: Ledger | undefined;
+  /** Starts that have not ended: each counts here until the ledger has its end. */
+  readonly under_way = new Set<{ readonly spent_usd: number }>();
+  readonly #settings: CeilingSettings;
 
-  private constructor(limits: CeilingLimits, ledger: Ledger | undefined) {
-    this.#limits = limits;
-    this.#ledger = ledger;
+  private constructor(settings: CeilingSettings, ledger: Ledger | undefined) {
+    this.#settings = settings;
+    this.ledger = ledger;
   }
 
   /**
@@ -41,55 +36,36 @@ export class GlobalCeiling {
    */
   static async open(
     audit_root: string,
-    limits: CeilingLimits,
+    settings: CeilingSettings,
     options: Omit<LedgerOptions, "window_ms">,
   ): Promise<GlobalCeiling> {
-    const enabled = limits.budget_usd > 0 || limits.max_tasks > 0;
-    const ledger = enabled ? await Ledger.open(audit_root, { ...options, window_ms: limits.window_ms }) : undefined;
-    return new GlobalCeiling(limits, ledger);
+    const enabled = settings.global_budget_usd > 0 || settings.global_max_tasks > 0;
+    const window_ms = settings.global_window;
+    return new GlobalCeiling(settings, enabled ? await Ledger.open(audit_root, { ...options, window_ms }) : undefined);
   }
 
   get warnings(): string[] {
     const view = this.view();
-    const trouble = this.#ledger?.unreadable ?? this.#ledger?.unwritten;
+    const trouble = this.ledger?.unreadable ?? this.ledger?.unwritten;
     if (trouble !== undefined) return [`${trouble.message}: the global ceiling refuses every task`];
     return [view.usd, view.tasks].flatMap(({ blocked, reason }) => blocked ? [reason] : []);
   }
 
   refusal(): string | undefined {
-    if (this.#ledger === undefined) return undefined;
-    this.#ledger.retry();
+    if (this.ledger === undefined) return undefined;
+    this.ledger.retry();
     const { usd, tasks } = this.view();
     return [usd, tasks].find(({ blocked }) => blocked)?.reason;
   }
 
-  enter(start: StartUnderWay): void {
-    this.#under_way.add(start);
-  }
-
-  leave(start: StartUnderWay): void {
-    this.#under_way.delete(start);
-  }
-
-  /** The ledger has its end: from now on it counts there. Resolves as `Ledger.record` does. */
-  async record(start: StartUnderWay, ended: EndedStart): Promise<void> {
-    const recorded = this.#ledger?.record(ended);
-    this.#under_way.delete(start);
-    await recorded;
-  }
-
-  take(task_id: string): void {
-    this.#ledger?.take(task_id);
-  }
-
   view(): CeilingView {
-    const { budget_usd, max_tasks, window_ms } = this.#limits;
-    const totals: LedgerTotals = this.#ledger?.totals() ?? { usd: 0, starts: 0, damaged_lines: 0 };
+    const { global_budget_usd: budget_usd, global_max_tasks: max_tasks, global_window: window_ms } = this.#settings;
+    const totals: LedgerTotals = this.ledger?.totals() ?? { usd: 0, starts: 0, damaged_lines: 0 };
     let live_usd = 0;
-    for (const start of this.#under_way) live_usd += start.spent_usd;
-    const enabled = this.#ledger !== undefined;
+    for (const start of this.under_way) live_usd += start.spent_usd;
+    const enabled = this.ledger !== undefined;
     const spent_usd = enabled ? totals.usd + live_usd : 0;
-    const in_flight_starts = enabled ? this.#under_way.size : 0;
+    const in_flight_starts = enabled ? this.under_way.size : 0;
     const starts = totals.starts + in_flight_starts;
     return {
       enabled,
@@ -112,7 +88,7 @@ export class GlobalCeiling {
   }
 
   #usdProblem(totals: LedgerTotals, spent_usd: number, live_usd: number): string | undefined {
-    const { budget_usd, window_ms } = this.#limits;
+    const { global_budget_usd: budget_usd, global_window: window_ms } = this.#settings;
     if (budget_usd <= 0) return undefined;
     const name = "the global ceiling's USD limb (global_budget_usd)";
     const unknown = this.#unknown(name);
@@ -129,7 +105,7 @@ export class GlobalCeiling {
   }
 
   #tasksProblem(totals: LedgerTotals, starts: number): string | undefined {
-    const { max_tasks, window_ms } = this.#limits;
+    const { global_max_tasks: max_tasks, global_window: window_ms } = this.#settings;
     if (max_tasks <= 0) return undefined;
     const name = "the global ceiling's task limb (global_max_tasks)";
     const unknown = this.#unknown(name);
@@ -144,7 +120,7 @@ export class GlobalCeiling {
 
   /** Why no limb can be evaluated. */
   #unknown(name: string): string | undefined {
-    const { unreadable, unwritten, path } = this.#ledger ?? {};
+    const { unreadable, unwritten, path } = this.ledger ?? {};
     if (unreadable !== undefined) {
       return `${name} cannot tell what was started and spent: ${unreadable.message}. ${this.#total()}To clear it, make ` +
         `the ledger readable, or stop the broker and remove ${path}; then start the broker again`;
@@ -156,7 +132,7 @@ export class GlobalCeiling {
 
   /** Ends every refusal in total mode. */
   #total(): string {
-    return this.#limits.window_ms === 0
+    return this.#settings.global_window === 0
       ? "global_window is 0s, so this does not age out, across restarts either. "
       : "";
   }
@@ -165,15 +141,11 @@ export class GlobalCeiling {
   #remedy(totals: LedgerTotals, { raise, alone }: { raise?: string; alone: boolean }): string {
     const first = alone ? "let tasks under way end, then " : "";
     const ways = [
-      ...this.#limits.window_ms === 0 ? [] : [wait(totals, alone)],
+      ...this.#settings.global_window === 0 ? [] : [wait(totals, alone)],
       ...raise === undefined ? [] : [`raise ${raise} and start the broker again`],
-      `${first}stop the broker, remove ${this.#ledger?.path} and start it again`,
+      `${first}stop the broker, remove ${this.ledger?.path} and start it again`,
     ];
     return `${this.#total()}To clear it, ${ways.join("; or ")}`;
-  }
-
-  async close(): Promise<void> {
-    await this.#ledger?.close();
   }
 }
 
