@@ -10,9 +10,10 @@ import { GatheredBytes } from "./gathered_bytes.ts";
 
 export interface ProcessOptions {
   args: readonly string[];
-  env: Readonly<Record<string, string>>;
-  /** Working directory, absolute. */
-  cwd: string;
+  /** By default what has it speak so that its words can be read, and nothing else. */
+  env?: Readonly<Record<string, string>>;
+  /** Working directory, absolute; by default the root. */
+  cwd?: string;
   stdin?: Uint8Array | undefined;
   /** What the system holds it to, and each program that it starts. */
   limits?: ProcessLimits;
@@ -112,7 +113,10 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   }
 }
 
-function start(path: string, { args, env, cwd, attempted, limits }: ProcessOptions): Deno.ChildProcess {
+function start(
+  path: string,
+  { args, env = { LC_ALL: "C" }, cwd = "/", attempted, limits }: ProcessOptions,
+): Deno.ChildProcess {
   try {
     // A group of its own: git's helpers (ssh, remote-https) die with it, and no terminal is there to prompt on.
     const limited = limits === undefined ? { program: path, args } : withLimits(path, args, limits);

@@ -48,7 +48,6 @@ export async function removeTree(path: string, clock: Clock = systemClock): Prom
     const { code, stderr } = await runProcess(program, {
       args: [...options, "--", path],
       env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
-      cwd: "/",
       deadline_ms: DEADLINE_MS,
       max_bytes: MAX_OUTPUT_BYTES,
       on_excess: "cut",

@@ -104,7 +104,6 @@ export async function copyTree(source: string, target: string, options: CopyOpti
   const { code, stderr } = await runProcess(CP_PATH, {
     args: [...CP_ARGS, "--", `${source}/.`, `${target}/`],
     env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
-    cwd: "/",
     deadline_ms: COPY_DEADLINE_MS,
     max_bytes: MAX_COPY_OUTPUT_BYTES,
     on_excess: "cut",

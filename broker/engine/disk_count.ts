@@ -64,7 +64,6 @@ async function count(
     // By POSIX: a sum for each, in KiB, of one file system.
     args: ["-n", "19", du_path, "-s", "-k", "-x", ...there],
     env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
-    cwd: "/",
     limits: { cpu_s: CPU_S, memory_bytes: MEMORY_BYTES },
     deadline_ms,
     max_bytes: MAX_OUTPUT_BYTES,

@@ -122,7 +122,6 @@ export class DesktopNotifier {
     const { code, stderr } = await runProcess(path, {
       args,
       env: { ...Object.fromEntries(variables), PATH: "/usr/bin:/bin" },
-      cwd: "/",
       deadline_ms: DEADLINE_MS,
       max_bytes: MAX_OUTPUT_BYTES,
       on_excess: "cut",

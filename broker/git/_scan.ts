@@ -86,7 +86,6 @@ async function findUnnamed(work_tree: string, scan: Scan, { max_file_bytes, cloc
     const attempted = "Cannot collect the changes: cannot look over the work tree";
     const { code, stdout, stderr } = await runProcess(FIND_PATH, {
       args: [".", ...test, ...test.at(-1) === "-print0" ? [] : ["-print0"]],
-      env: { LC_ALL: "C" },
       cwd: work_tree,
       deadline_ms: FIND_DEADLINE_MS,
       max_bytes: MAX_FIND_BYTES,

@@ -57,7 +57,6 @@ async function sshSettings(
     // As git starts it.
     args: ["-c", `${command} -G ${[...options, host].map(shellWord).join(" ")}`],
     env: { PATH: SEARCHED, ...env, LC_ALL: "C" },
-    cwd: "/",
     deadline_ms: DEADLINE_MS,
     max_bytes: MAX_BYTES,
     on_excess: "cut",

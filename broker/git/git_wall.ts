@@ -92,8 +92,6 @@ function keptOf(git_dir: string, receives: boolean): string[] {
 export async function endWalled(bwrap_pid: number, clock: Clock): Promise<void> {
   const { stdout } = await runProcess("/bin/ps", {
     args: ["-axo", "pid=,ppid="],
-    env: { LC_ALL: "C" },
-    cwd: "/",
     deadline_ms: 10_000,
     max_bytes: 16 << 20,
     clock,

@@ -44,7 +44,6 @@ export class ContainerProgram {
     const { code, stdout, stderr } = await runProcess(this.path, {
       args,
       env: this.env,
-      cwd: "/",
       ...(stdin === undefined ? {} : { stdin: new TextEncoder().encode(stdin) }),
       deadline_ms: DEADLINE_MS,
       max_bytes: MAX_BYTES,

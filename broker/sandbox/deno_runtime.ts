@@ -101,7 +101,6 @@ export class DenoRuntime implements SandboxRuntime {
     const { code, stdout } = await runProcess(deno_path, {
       args: ["--version"],
       env: helperEnv(cache_dir),
-      cwd: "/",
       deadline_ms: VERSION_DEADLINE_MS,
       max_bytes: MAX_VERSION_BYTES,
       clock: this.#options.clock,
@@ -235,7 +234,6 @@ export class DenoRuntime implements SandboxRuntime {
     const run = runProcess(deno_path, {
       args: helperArgs({ ...AGENT, heap_mib: FILES_HEAP_MIB }),
       env: helperEnv(cache_dir),
-      cwd: "/",
       deadline_ms: WARM_DEADLINE_MS,
       max_bytes: MAX_VERSION_BYTES,
       on_excess: "cut",

@@ -186,7 +186,6 @@ export function askProgram(options: AskOptions): AskProgram {
       args,
       stdin,
       env: { ...passed, PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", LC_ALL: "C" },
-      cwd: "/",
       deadline_ms: DEADLINE_MS,
       max_bytes: MAX_BYTES,
       on_excess: "cut",

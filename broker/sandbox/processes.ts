@@ -43,8 +43,6 @@ export async function listProcesses(
   try {
     const { code, stdout } = await runProcess(path, {
       args: ["-axww", "-o", "pid=,pgid=,uid=,args="],
-      env: { LC_ALL: "C" },
-      cwd: "/",
       deadline_ms: LIST_DEADLINE_MS,
       max_bytes: MAX_LIST_BYTES,
       clock,

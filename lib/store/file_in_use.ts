@@ -193,8 +193,6 @@ async function listHolders(path: string, clock: Clock): Promise<string[]> {
     const { ino, dev } = Deno.statSync(path);
     const { stdout } = await runProcess(LOCK_LIST_PROGRAM, {
       args: ["--json", "--output", "COMMAND,PID,INODE,MAJ:MIN,PATH"],
-      env: { LC_ALL: "C" },
-      cwd: "/",
       clock,
       attempted: "Cannot list file locks",
       // It is short: see its deadline.

@@ -149,7 +149,6 @@ async function leave(
   const { stdout } = await runProcess(program, {
     args,
     env,
-    cwd: "/",
     deadline_ms: REMOVAL_MS,
     max_bytes: 4_096,
     clock,

@@ -31,8 +31,6 @@ export async function hostToolchain(
   // Most are not there, which is a complaint and an exit code.
   const { stdout } = await runProcess("/usr/bin/stat", {
     args: ["--dereference", "--format=%n %s %.9Y", "--", ...RELEASE, ...folders, ...programs],
-    env: { LC_ALL: "C" },
-    cwd: "/",
     deadline_ms: DEADLINE_MS,
     max_bytes: MAX_BYTES,
     clock,

@@ -71,8 +71,6 @@ async function output(path: string, args: readonly string[], { clock, signal }: 
   // A process that has ended meanwhile is a complaint, not a failure.
   const { stdout } = await runProcess(path, {
     args,
-    env: { LC_ALL: "C" },
-    cwd: "/",
     deadline_ms: DEADLINE_MS,
     max_bytes: MAX_BYTES,
     clock,
