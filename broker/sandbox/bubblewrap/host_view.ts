@@ -9,6 +9,7 @@
 import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
+import { resolve } from "../../../lib/real_path.ts";
 import { words } from "../../../lib/text/words.ts";
 import { isProgram } from "../host_programs.ts";
 import { SYSTEM_FOLDERS } from "./system_view.ts";
@@ -104,7 +105,7 @@ function exposed({ home, own }: Owner): string[] {
 /** Reads what is there now. */
 export function readHostView(options: HostViewOptions): ReadHostView {
   const { path, read } = options;
-  const entries = path.split(":").filter((entry) => entry.startsWith("/")).map(normalized);
+  const entries = path.split(":").filter((entry) => entry.startsWith("/")).map(resolve);
   const found = new Found(options, entries);
   const programs = options.programs.filter((name) => found.addProgram(name));
   const refused: { path: string; why: string; remedy: string }[] = exposed(options).map((path) => ({
@@ -209,15 +210,6 @@ function walk(path: string): Walked | undefined {
     return undefined;
   }
   return { end: at === "" ? "/" : at, links };
-}
-
-function normalized(path: string): string {
-  const parts: string[] = [];
-  for (const part of path.split("/")) {
-    if (part === "..") parts.pop();
-    else if (part !== "" && part !== ".") parts.push(part);
-  }
-  return `/${parts.join("/")}`;
 }
 
 /** What a program comes with: its npm package, the prefix that it was installed to, or itself alone. */
