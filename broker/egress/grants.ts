@@ -24,38 +24,10 @@ export interface EgressGrant {
   uses?: number;
 }
 
-class Grant {
-  readonly target: EgressTarget;
-  readonly #most: number;
-  #used = 0;
-  #over = false;
-  readonly #connections = new Set<Closable>();
-
-  constructor({ target, uses = Infinity }: EgressGrant) {
-    this.target = target;
-    this.#most = uses;
-  }
-
-  get used(): number {
-    return this.#used;
-  }
-
-  take({ host, port }: EgressTarget, connection: Closable): boolean {
-    if (this.#over || this.#used >= this.#most || host !== this.target.host || port !== this.target.port) return false;
-    this.#used++;
-    this.#connections.add(connection);
-    return true;
-  }
-
-  release(connection: Closable): void {
-    this.#connections.delete(connection);
-  }
-
-  end(): void {
-    this.#over = true;
-    for (const connection of this.#connections) connection.close();
-    this.#connections.clear();
-  }
+interface Grant extends EgressGrant {
+  used: number;
+  over: boolean;
+  readonly connections: Set<Closable>;
 }
 
 export class GrantedHosts {
@@ -82,18 +54,24 @@ export class GrantedHosts {
         hint: "List the host in egress.yaml",
       });
     }
-    const added = new Grant(grant);
+    const added = { ...grant, used: 0, over: false, connections: new Set<Closable>() };
     this.#grants.push(added);
-    void this.#clock.sleep(grant.for_ms, this.#ended.signal).then(() => added.end(), () => {});
+    void this.#clock.sleep(grant.for_ms, this.#ended.signal).then(() => end(added), () => {});
   }
 
   /** Whether a grant lets `connection` reach the target: it has then used it once. */
-  take(target: EgressTarget, connection: Closable): boolean {
-    return this.#grants.some((grant) => grant.take(target, connection));
+  take({ host, port }: EgressTarget, connection: Closable): boolean {
+    const grant = this.#grants.find(({ target, uses = Infinity, used, over }) =>
+      !over && used < uses && target.host === host && target.port === port
+    );
+    if (grant === undefined) return false;
+    grant.used++;
+    grant.connections.add(connection);
+    return true;
   }
 
   release(connection: Closable): void {
-    for (const grant of this.#grants) grant.release(connection);
+    for (const { connections } of this.#grants) connections.delete(connection);
   }
 
   /** How often each was used, in the order in which they were added. */
@@ -103,6 +81,12 @@ export class GrantedHosts {
 
   end(): void {
     this.#ended.abort();
-    for (const grant of this.#grants) grant.end();
+    this.#grants.forEach(end);
   }
+}
+
+function end(grant: Grant): void {
+  grant.over = true;
+  for (const connection of grant.connections) connection.close();
+  grant.connections.clear();
 }
