@@ -8,7 +8,7 @@
 
 import { denoCache } from "../lib/helper_process.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
-import { fileError, fileErrorCode, removeUnfinished, withFileError } from "../lib/fs.ts";
+import { removeFolder, removeUnfinished, withFileError } from "../lib/fs.ts";
 import { connectionLimits } from "../lib/descriptors.ts";
 import { hostPort } from "../lib/http/address.ts";
 import { MAX_HTTP_CONNECTIONS } from "../lib/http/server.ts";
@@ -434,11 +434,7 @@ async function openPrices(home: string, { settings }: ResolvedSettings, clock: C
 
 /** HOME and working directory of git and gh: a file in it would have its say. */
 async function emptyDirectory(path: string): Promise<string> {
-  try {
-    await Deno.remove(path, { recursive: true });
-  } catch (error) {
-    if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot empty ${path}`);
-  }
+  await removeFolder(path);
   return await withFileError(`Cannot make ${path}`, async () => {
     await Deno.mkdir(path, { mode: 0o500 });
     return path;

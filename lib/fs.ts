@@ -98,7 +98,8 @@ export function makeDirectories(path: string): void {
   }
 }
 
-function isDirectory(path: string): boolean {
+/** Whether a folder has that name or a link leads to one; what cannot be inspected counts as none. */
+export function isDirectory(path: string): boolean {
   try {
     return Deno.statSync(path).isDirectory;
   } catch {
@@ -145,6 +146,19 @@ export function writeAllSync(file: Deno.FsFile, bytes: Uint8Array): void {
 export function removeIfPresent(path: string): void {
   try {
     Deno.removeSync(path);
+  } catch (error) {
+    if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot remove ${path}`);
+  }
+}
+
+/**
+ * Removes a file or a folder of few levels that may be gone already; `removeTree` is for what a stranger wrote.
+ *
+ * @throws {TaskdError} `denied` or `unavailable`.
+ */
+export async function removeFolder(path: string): Promise<void> {
+  try {
+    await Deno.remove(path, { recursive: true });
   } catch (error) {
     if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot remove ${path}`);
   }

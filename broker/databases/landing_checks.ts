@@ -6,7 +6,7 @@
 
 import { type RandomBytes, randomHex } from "../../lib/clock.ts";
 import type { Client } from "../../lib/client/client.ts";
-import { withFileError } from "../../lib/fs.ts";
+import { removeFolder, withFileError } from "../../lib/fs.ts";
 import type { Resolution } from "../../lib/merge/conflicts.ts";
 import type { ProfileCheck } from "../settings/settings.ts";
 import { failedChecks } from "../task/brief.ts";
@@ -88,10 +88,6 @@ async function writeTrial(
 }
 
 async function remake(folder: string): Promise<void> {
-  await withFileError(`Cannot make ${folder}`, async () => {
-    await Deno.remove(folder, { recursive: true }).catch((error) => {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    });
-    await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
-  });
+  await removeFolder(folder);
+  await withFileError(`Cannot make ${folder}`, () => Deno.mkdir(folder, { recursive: true, mode: 0o700 }));
 }

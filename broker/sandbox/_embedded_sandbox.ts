@@ -6,7 +6,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
 import type { CommandRequest } from "../agent/calls.ts";
-import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import { removeFolder } from "../../lib/fs.ts";
 import type { AgentCommands } from "./_agent_commands.ts";
 import { CallRelay } from "./_call_relay.ts";
 import { type ParkedLinks, restoreLinks } from "./_parked_links.ts";
@@ -87,19 +87,11 @@ export function embeddedSandbox(sandbox: EmbeddedSandbox): Sandbox {
     async release() {
       await files_end;
       await relay.close();
-      await removeCache(cache_dir);
+      // Of known depth: nothing but the runtime made anything in it.
+      await removeFolder(cache_dir);
       await (commands === undefined ? restoreLinks(parked, spec.signal) : commands.close());
     },
   });
-}
-
-/** A folder of known depth, in which nothing but the runtime made anything. */
-export async function removeCache(path: string): Promise<void> {
-  try {
-    await Deno.remove(path, { recursive: true });
-  } catch (error) {
-    if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot remove ${path}`);
-  }
 }
 
 /** Ends a process that has no others; one that is gone already is left as it is. */

@@ -17,7 +17,7 @@ import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
 import type { Clock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { createEmptyFile, fileErrorCode, lstatIfPresent, withFileError } from "../../lib/fs.ts";
+import { createEmptyFile, fileErrorCode, lstatIfPresent, removeFolder, withFileError } from "../../lib/fs.ts";
 import { MAX_CALLS } from "../agent/calls.ts";
 import { type AgentDatabase, DEFAULT_MAX_TURNS, encodeConfig } from "../agent/config.ts";
 import { systemPrompt } from "../agent/system_prompt.ts";
@@ -27,7 +27,7 @@ import { runProcess, withLimits } from "../../lib/process.ts";
 import { type Helper, helperArgs, helperEnv, helperPrefix } from "../../lib/helper_process.ts";
 import { AgentCommands, linksOf } from "./_agent_commands.ts";
 import type { BubblewrapRuntime } from "./bubblewrap/bubblewrap_runtime.ts";
-import { embeddedSandbox, removeCache } from "./_embedded_sandbox.ts";
+import { embeddedSandbox } from "./_embedded_sandbox.ts";
 import { parkLinks, restoreLinks } from "./_parked_links.ts";
 import { MARKER, type RunningProcess, sweepProcesses } from "./processes.ts";
 import type {
@@ -134,7 +134,7 @@ export class DenoRuntime implements SandboxRuntime {
       await this.#makeCache(cache_dir);
       agent = this.#startAgent(spec, gateway, cache_dir);
     } catch (cause) {
-      await removeCache(cache_dir);
+      await removeFolder(cache_dir);
       await restoreLinks(parked, spec.signal);
       throw cause instanceof TaskdError ? cause : failed(`${attempted}: its process cannot be started`, cause);
     }
@@ -222,7 +222,7 @@ export class DenoRuntime implements SandboxRuntime {
    */
   async #makeCache(path: string): Promise<void> {
     // A broker that was killed may have left it.
-    await removeCache(path);
+    await removeFolder(path);
     await Deno.mkdir(path, { mode: 0o700 });
     // In the place of the folder of localStorage and caches.
     createEmptyFile(`${path}/location_data`);

@@ -9,6 +9,7 @@
 import { basename } from "@std/path/basename";
 import { dirname } from "@std/path/dirname";
 import { join } from "@std/path/join";
+import { isDirectory } from "../../../lib/fs.ts";
 import { resolve } from "../../../lib/real_path.ts";
 import { words } from "../../../lib/text/words.ts";
 import { isProgram } from "../host_programs.ts";
@@ -225,15 +226,7 @@ function packageOf(end: string, home: string): string {
   const folder = dirname(end);
   const prefix = dirname(folder);
   const isPrefix = basename(folder) === "bin" && !isWithin(home, prefix) && prefix !== `${home}/.local`;
-  return isPrefix && isFolder(`${prefix}/lib`) ? prefix : end;
-}
-
-function isFolder(path: string): boolean {
-  try {
-    return Deno.statSync(path).isDirectory;
-  } catch {
-    return false;
-  }
+  return isPrefix && isDirectory(`${prefix}/lib`) ? prefix : end;
 }
 
 /** The program that a script's first line names. */
