@@ -138,6 +138,17 @@ export function writeAllSync(file: Deno.FsFile, bytes: Uint8Array): void {
   for (let done = 0; done < bytes.length;) done += file.writeSync(bytes.subarray(done));
 }
 
+/** Reads until `bytes` is full or the file is over; a call of `readSync` may give fewer. Returns how many there were. */
+export function fillSync(file: Pick<Deno.FsFile, "readSync">, bytes: Uint8Array): number {
+  let done = 0;
+  while (done < bytes.length) {
+    const count = file.readSync(bytes.subarray(done));
+    if (count === null) break;
+    done += count;
+  }
+  return done;
+}
+
 /**
  * Removes a file that may be gone already.
  *
@@ -426,10 +437,7 @@ export function readTextOf(path: string, max_bytes: number): string {
   try {
     using file = Deno.openSync(path);
     const bytes = new Uint8Array(max_bytes + 1);
-    let length = 0;
-    for (let read = file.readSync(bytes); read !== null && read > 0; read = file.readSync(bytes.subarray(length))) {
-      length += read;
-    }
+    const length = fillSync(file, bytes);
     if (length > max_bytes) {
       throw new TaskdError("too_large", `Cannot read ${path}: it has more than ${max_bytes} bytes`);
     }

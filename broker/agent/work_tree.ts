@@ -8,6 +8,7 @@
  * written in their place.
  */
 
+import { fillSync } from "../../lib/fs.ts";
 import { plural } from "../../lib/text/plural.ts";
 import { hasGitName } from "../../lib/text/git_name.ts";
 import type { AgentLink } from "./config.ts";
@@ -84,7 +85,7 @@ export class WorkTree {
     if (found === undefined) throw new ToolError(`There is no file ${JSON.stringify(path)}`);
     const file = await openSame(found, { read: true });
     try {
-      return await readText(file, path);
+      return readText(file, path);
     } finally {
       file.close();
     }
@@ -245,14 +246,9 @@ async function openSame({ full, info, path }: Found, options: Deno.OpenOptions):
   throw new ToolError(`${JSON.stringify(path)} was exchanged while it was opened`);
 }
 
-async function readText(file: Deno.FsFile, path: string): Promise<string> {
+function readText(file: Deno.FsFile, path: string): string {
   const bytes = new Uint8Array(MAX_FILE_BYTES + 1);
-  let length = 0;
-  while (length < bytes.length) {
-    const count = await file.read(bytes.subarray(length));
-    if (count === null) break;
-    length += count;
-  }
+  const length = fillSync(file, bytes);
   if (length > MAX_FILE_BYTES) throw new ToolError(`${JSON.stringify(path)} has more than ${MAX_FILE_BYTES} bytes`);
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes.subarray(0, length));

@@ -6,6 +6,7 @@ import { Buffer } from "node:buffer";
 import type { ChangesetRoot } from "../task/database_schema.ts";
 import { leafBytes, nodeBytes } from "../task/page_proof.ts";
 import type { PageProof } from "../task/row_pages.ts";
+import { fillSync } from "../../lib/fs.ts";
 import { sha256 } from "../../lib/sha256.ts";
 
 const HASH_BYTES = 32;
@@ -105,10 +106,6 @@ export function isTreeOf(path: string, { root, leaves }: ChangesetRoot): boolean
 function nodesAt(file: Deno.FsFile, node: number, count: number): Uint8Array[] {
   file.seekSync(node * HASH_BYTES, Deno.SeekMode.Start);
   const bytes = new Uint8Array(count * HASH_BYTES);
-  for (let at = 0; at < bytes.length;) {
-    const read = file.readSync(bytes.subarray(at));
-    if (read === null) throw new Deno.errors.UnexpectedEof();
-    at += read;
-  }
+  if (fillSync(file, bytes) < bytes.length) throw new Deno.errors.UnexpectedEof();
   return Array.from({ length: count }, (_, i) => bytes.subarray(i * HASH_BYTES, (i + 1) * HASH_BYTES));
 }

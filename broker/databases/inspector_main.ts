@@ -31,6 +31,7 @@ import {
   type SchemaDifference,
 } from "./inspection_report.ts";
 import { messageOf } from "../../lib/errors.ts";
+import { fillSync, removeIfPresent } from "../../lib/fs.ts";
 import { sha256Hex } from "../../lib/sha256.ts";
 import { queryAnswer } from "../../lib/sqlite/query_answer.ts";
 import type { CheckAnswer } from "../task/database_schema.ts";
@@ -145,13 +146,7 @@ function settle(wal: boolean): void {
   } finally {
     db.close();
   }
-  for (const suffix of ["-wal", "-shm", "-journal"]) {
-    try {
-      Deno.removeSync(RESULT + suffix);
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    }
-  }
+  for (const suffix of ["-wal", "-shm", "-journal"]) removeIfPresent(RESULT + suffix);
 }
 
 /** Whether both hold the same pages, except what changes with every access. */
@@ -161,22 +156,12 @@ function sameContent(): boolean {
   if (a.statSync().size !== b.statSync().size) return false;
   const [left, right] = [new Uint8Array(COMPARE_BYTES), new Uint8Array(COMPARE_BYTES)];
   for (let first = true;; first = false) {
-    const [length, other] = [fill(a, left), fill(b, right)];
+    const [length, other] = [fillSync(a, left), fillSync(b, right)];
     if (length !== other) return false;
     if (length === 0) return true;
     if (first) { for (const [start, end] of VOLATILE) for (const page of [left, right]) page.fill(0, start, end); }
     for (let index = 0; index < length; index++) if (left[index] !== right[index]) return false;
   }
-}
-
-function fill(file: Deno.FsFile, bytes: Uint8Array): number {
-  let length = 0;
-  while (length < bytes.length) {
-    const count = file.readSync(bytes.subarray(length));
-    if (count === null) break;
-    length += count;
-  }
-  return length;
 }
 
 /** Two names stay two: an acknowledgement goes by them. */
