@@ -98,6 +98,20 @@ export function makeDirectories(path: string): void {
   }
 }
 
+/**
+ * The names in a folder; none where there is no folder.
+ *
+ * @throws {TaskdError} `denied` or `unavailable`.
+ */
+export function namesIn(folder: string): string[] {
+  try {
+    return Array.from(Deno.readDirSync(folder), ({ name }) => name);
+  } catch (error) {
+    if (fileErrorCode(error) === "not_found") return [];
+    throw fileError(error, `Cannot look into ${folder}`);
+  }
+}
+
 /** Whether a folder has that name or a link leads to one; what cannot be inspected counts as none. */
 export function isDirectory(path: string): boolean {
   try {

@@ -3,7 +3,7 @@
  * beside its trace, below `audit_root`.
  */
 
-import { fileError, fileErrorCode } from "../../lib/fs.ts";
+import { namesIn } from "../../lib/fs.ts";
 import { isTaskId } from "../task/ids.ts";
 
 export interface StagePaths {
@@ -47,10 +47,5 @@ export function auditPaths(audit_root: string, id: string): AuditPaths {
 
 /** Ids of tasks that have scratch below `stage_root`; what else lies there is ignored. */
 export function stagedTasks(stage_root: string): string[] {
-  try {
-    return [...Deno.readDirSync(stage_root)].map(({ name }) => name).filter(isTaskId);
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return [];
-    throw fileError(error, `Cannot look into ${stage_root}`);
-  }
+  return namesIn(stage_root).filter(isTaskId);
 }

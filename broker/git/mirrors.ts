@@ -24,7 +24,9 @@ import {
   isStillAt,
   lstatIfPresent,
   makeDirectories,
+  namesIn,
   unlockAndClose,
+  withFileError,
 } from "../../lib/fs.ts";
 import { removeTree } from "../../lib/remove_tree.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
@@ -130,15 +132,9 @@ export class Mirrors {
   /** The longest unused first. */
   #list(): (MirrorUse & { path: string })[] {
     const { root } = this.#options;
-    try {
-      const names = [...Deno.readDirSync(root)].flatMap(({ name }) => MIRROR.exec(name)?.[1] ?? []);
-      return [...new Set(names)].map((key) => useOf(`${root}/${key}`)).sort((a, b) =>
-        a.last_used_at < b.last_used_at ? -1 : 1
-      );
-    } catch (error) {
-      if (fileErrorCode(error) === "not_found") return [];
-      throw fileError(error, `Cannot look into ${root}`);
-    }
+    const keys = new Set(namesIn(root).flatMap((name) => MIRROR.exec(name)?.[1] ?? []));
+    const found = withFileError(`Cannot look into ${root}`, () => [...keys].map((key) => useOf(`${root}/${key}`)));
+    return found.sort((a, b) => a.last_used_at < b.last_used_at ? -1 : 1);
   }
 
   /** Waits until no one else, here or in another process, uses the mirror; this use counts as its last. */
@@ -170,9 +166,7 @@ export class Mirrors {
   /** A mirror that can be fetched into. */
   async #prepare(git: Git, path: string, { canonical }: RepoUrl, { attempted, signal }: GitRunOptions): Promise<void> {
     await dropUnfinished(path);
-    const packs = `${path}/objects/pack`;
-    const names = lstatIfPresent(packs) === undefined ? [] : [...Deno.readDirSync(packs)].map(({ name }) => name);
-    if (names.filter((name) => name.endsWith(".idx")).length >= MAX_PACKS) await sweep(path);
+    if (namesIn(`${path}/objects/pack`).filter((name) => name.endsWith(".idx")).length >= MAX_PACKS) await sweep(path);
     if (lstatIfPresent(path) !== undefined) return;
     await Deno.mkdir(path, { mode: 0o700 });
     const init = within(path, ["init", "--quiet", "--bare", "--template="]);
@@ -235,8 +229,7 @@ async function sweep(path: string, whole = true): Promise<void> {
 function useOf(path: string): MirrorUse & { path: string } {
   let bytes = 0;
   for (const packs of [`${path}/objects/pack`, `${path}.gone/objects/pack`]) {
-    if (lstatIfPresent(packs) === undefined) continue;
-    for (const { name } of Deno.readDirSync(packs)) bytes += lstatIfPresent(`${packs}/${name}`)?.size ?? 0;
+    for (const name of namesIn(packs)) bytes += lstatIfPresent(`${packs}/${name}`)?.size ?? 0;
   }
   const last_used_at = (lstatIfPresent(`${path}.lock`)?.mtime ?? new Date(0)).toISOString();
   return { path, repo: describe(path), bytes, last_used_at };

@@ -11,7 +11,7 @@
 import * as v from "valibot";
 import { nextTurn } from "../../lib/clock.ts";
 import { hasCode, messageOf } from "../../lib/errors.ts";
-import { fileError, fileErrorCode, writeFileAtomic } from "../../lib/fs.ts";
+import { fileError, fileErrorCode, namesIn, writeFileAtomic } from "../../lib/fs.ts";
 import { isTaskId } from "./ids.ts";
 import { foldRow } from "./record.ts";
 import type { TaskRecord, TaskSummary } from "./schema.ts";
@@ -241,14 +241,6 @@ function readEntry(
 }
 
 export function traceIds(audit_root: string): string[] {
-  const ids: string[] = [];
-  try {
-    for (const { name } of Deno.readDirSync(audit_root)) {
-      const id = name.slice(0, -".jsonl".length);
-      if (name.endsWith(".jsonl") && isTaskId(id)) ids.push(id);
-    }
-  } catch (error) {
-    if (fileErrorCode(error) !== "not_found") throw fileError(error, `Cannot read ${audit_root}`);
-  }
-  return ids;
+  const traces = namesIn(audit_root).filter((name) => name.endsWith(".jsonl"));
+  return traces.map((name) => name.slice(0, -".jsonl".length)).filter(isTaskId);
 }
