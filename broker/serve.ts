@@ -8,7 +8,7 @@
 
 import { denoCache } from "../lib/helper_process.ts";
 import { type Clock, type RandomBytes, systemClock, systemRandom } from "../lib/clock.ts";
-import { removeFolder, removeUnfinished, withFileError } from "../lib/fs.ts";
+import { isFile, removeFolder, removeUnfinished, withFileError } from "../lib/fs.ts";
 import { connectionLimits } from "../lib/descriptors.ts";
 import { hostPort } from "../lib/http/address.ts";
 import { MAX_HTTP_CONNECTIONS } from "../lib/http/server.ts";
@@ -36,7 +36,7 @@ import { serveHttp } from "./http/serve.ts";
 import { createLog, type Log } from "../lib/log.ts";
 import { DesktopNotifier, notifyPrograms } from "./engine/notify.ts";
 import { DurableQueue } from "./engine/queue/queue.ts";
-import { askProgram, isFile, PROGRAM_PATHS } from "./sandbox/host_programs.ts";
+import { askProgram, PROGRAM_PATHS } from "./sandbox/host_programs.ts";
 import { seccompFilter } from "./sandbox/bubblewrap/seccomp_filter.ts";
 import { endProcesses, type RunningProcess } from "./sandbox/processes.ts";
 import { parentOf } from "../lib/real_path.ts";

@@ -114,10 +114,23 @@ export function namesIn(folder: string): string[] {
 
 /** Whether a folder has that name or a link leads to one; what cannot be inspected counts as none. */
 export function isDirectory(path: string): boolean {
+  return look(path, Deno.statSync)?.isDirectory ?? false;
+}
+
+/** Whether a file has that name or a link leads to one; what cannot be inspected counts as none. */
+export function isFile(path: string): boolean {
+  return look(path, Deno.statSync)?.isFile ?? false;
+}
+
+/** What has that name; undefined also for what cannot be inspected. */
+export function look(
+  path: string,
+  inspect: (path: string) => Deno.FileInfo = Deno.lstatSync,
+): Deno.FileInfo | undefined {
   try {
-    return Deno.statSync(path).isDirectory;
+    return inspect(path);
   } catch {
-    return false;
+    return undefined;
   }
 }
 
@@ -235,12 +248,7 @@ export function lstatIfPresent(path: string): Deno.FileInfo | undefined {
  * there: for callers whose next step fails with the reason.
  */
 export function isThere(path: string): boolean {
-  try {
-    Deno.lstatSync(path);
-    return true;
-  } catch {
-    return false;
-  }
+  return look(path) !== undefined;
 }
 
 /**

@@ -12,7 +12,8 @@ import type { AtGate } from "./engine_deps.ts";
 import { runProcess } from "../../lib/process.ts";
 import type { Log } from "../../lib/log.ts";
 import { messageOf } from "../../lib/errors.ts";
-import { isFile, PROGRAM_PATHS } from "../sandbox/host_programs.ts";
+import { isFile } from "../../lib/fs.ts";
+import { PROGRAM_PATHS } from "../sandbox/host_programs.ts";
 
 export interface NotifyProgram {
   /** Where it may be, the most usual place first; absolute. */

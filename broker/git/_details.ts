@@ -4,6 +4,7 @@
  */
 
 import { nextTurn } from "../../lib/clock.ts";
+import { look } from "../../lib/fs.ts";
 import { skeleton } from "../../lib/text/characters.ts";
 import { blobSizes, readBlobs } from "./_blobs.ts";
 import { isAscii, isUtf8, pathText, type RawPath } from "./_records.ts";
@@ -37,7 +38,10 @@ export async function readDetails(
     details.set(path, detail);
     if (after === undefined) continue;
     detail.after = after;
-    if (change.mode_after !== SYMLINK && isUtf8(path)) detail.links = linkCount(`${work_tree}/${pathText(path)}`);
+    if (change.mode_after !== SYMLINK && isUtf8(path)) {
+      // One that was kept from the base is not looked at: the path itself was refused.
+      detail.links = look(`${work_tree}/${pathText(path)}`)?.nlink ?? 1;
+    }
     const twin = twinOf(path, twins);
     if (twin !== undefined) detail.twin = pathText(twin);
     const folder = foldersOf(path).find((folder) => bare.has(folder.toLowerCase()));
@@ -69,15 +73,6 @@ async function readContents(
   );
   await read(MAX_LINK_BYTES, ({ mode }) => mode === SYMLINK);
   return blobs;
-}
-
-function linkCount(path: string): number {
-  try {
-    return Deno.lstatSync(path).nlink ?? 1;
-  } catch {
-    // Kept from the base: the path itself was refused.
-    return 1;
-  }
 }
 
 /**

@@ -7,7 +7,7 @@
 
 import type { Clock } from "../../lib/clock.ts";
 import { messageOf, TaskdError } from "../../lib/errors.ts";
-import { fileErrorCode } from "../../lib/fs.ts";
+import { fileErrorCode, look } from "../../lib/fs.ts";
 import { runProcess } from "../../lib/process.ts";
 import { formatBytes } from "../../lib/text/bytes.ts";
 import { isGitName } from "../../lib/text/git_name.ts";
@@ -70,7 +70,8 @@ export async function scanWorkTree(work_tree: string, options: ScanOptions): Pro
       if (isGitName(entry.name)) scan.nested_git.push(rawPath(path));
       else if (entry.isDirectory) pending.push(path);
       if (entry.isDirectory || entry.isSymlink) continue;
-      const size = entry.isFile ? sizeOf(`${work_tree}/${path}`) : undefined;
+      // 0 for a file that is gone: nothing may write to the tree, and git reads none that is not there.
+      const size = entry.isFile ? look(`${work_tree}/${path}`)?.size ?? 0 : undefined;
       if (size !== undefined && size <= max_file_bytes) continue;
       note(scan, rawPath(path), size === undefined ? undefined : formatBytes(size));
     }
@@ -130,15 +131,6 @@ function note(scan: Scan, path: RawPath, size: string | undefined): void {
 
 function tooMany(): TaskdError {
   return new TaskdError("too_large", `Cannot collect the changes: the work tree has over ${MAX_ENTRIES} entries`);
-}
-
-/** 0 for a file that is gone: nothing may write to the tree, and git reads none that is not there. */
-function sizeOf(path: string): number {
-  try {
-    return Deno.lstatSync(path).size;
-  } catch {
-    return 0;
-  }
 }
 
 async function list(work_tree: string, directory: string, scan: Scan): Promise<Deno.DirEntry[]> {

@@ -10,6 +10,7 @@
 
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
+import { isFile } from "../../lib/fs.ts";
 import { sanitizeText } from "../../lib/text/sanitize.ts";
 import type { GitCredentials } from "./credentials.ts";
 import { hideSecrets } from "../../lib/text/secrets.ts";
@@ -285,13 +286,8 @@ function repositoryEnv(repository: GitRepository | undefined): Record<string, st
 }
 
 function findGit(places = GIT_PATHS): string {
-  for (const path of places) {
-    try {
-      if (Deno.statSync(path).isFile) return path;
-    } catch {
-      // Not here.
-    }
-  }
+  const found = places.find(isFile);
+  if (found !== undefined) return found;
   const where = places.length === 0 ? "a place where no other user could exchange it" : places.join(", ");
   throw new TaskdError("not_found", `Cannot find git in ${where}`, { hint: "Install git, or run taskd doctor" });
 }

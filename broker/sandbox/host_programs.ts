@@ -6,7 +6,7 @@
 
 import { words } from "../../lib/text/words.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
-import { fileErrorCode, lstatIfPresent } from "../../lib/fs.ts";
+import { fileErrorCode, isFile, look, lstatIfPresent } from "../../lib/fs.ts";
 import { runProcess } from "../../lib/process.ts";
 import { GIT_PATHS } from "../git/git.ts";
 import { GH_PATHS } from "../git/gh.ts";
@@ -204,19 +204,6 @@ export function findProgram(name: HostProgram, places = PROGRAM_PATHS): string |
 
 /** Whether a file is there that can be executed. */
 export function isProgram(path: string): boolean {
-  try {
-    const { isFile, mode } = Deno.statSync(path);
-    return isFile && ((mode ?? 0) & 0o111) !== 0;
-  } catch {
-    return false;
-  }
-}
-
-/** Whether a file is there; what cannot be looked at counts as absent. */
-export function isFile(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
+  const found = look(path, Deno.statSync);
+  return found?.isFile === true && ((found.mode ?? 0) & 0o111) !== 0;
 }

@@ -6,7 +6,6 @@ import { openNetwork } from "../redteam/sandbox_network.ts";
 import { type InstalledFiles, RedteamContext, type RedteamOptions } from "../redteam/context.ts";
 import { GROUP_TITLES, type SecurityPromise } from "../redteam/security_promise.ts";
 import { groupOf, type RedteamReport, runRedteam, type TriedPromise } from "../redteam/run_promises.ts";
-import { isFile } from "../../broker/sandbox/host_programs.ts";
 import { hasProgram, remedyOf } from "../../broker/sandbox/open_runtime.ts";
 import { isContainerRuntime } from "../../broker/sandbox/runtime.ts";
 import { denoCache } from "../../lib/helper_process.ts";
@@ -15,7 +14,7 @@ import { chooseRuntime, describeRuntime, findRuntimes } from "../../broker/sandb
 import type { RuntimeName, Settings } from "../../broker/settings/settings.ts";
 import { systemClock, systemRandom } from "../../lib/clock.ts";
 import { TaskdError } from "../../lib/errors.ts";
-import { fileErrorCode } from "../../lib/fs.ts";
+import { fileErrorCode, isFile } from "../../lib/fs.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { formatDuration } from "../../lib/text/duration.ts";
 import type { Args } from "../plan/args.ts";
