@@ -257,20 +257,15 @@ export function isThere(path: string): boolean {
  * @throws {TaskdError} When the path cannot be inspected.
  */
 export function exists(path: string): boolean {
-  try {
-    return lstatIfPresent(path) !== undefined;
-  } catch (error) {
-    throw fileError(error, `Cannot inspect ${path}`);
-  }
+  return withFileError(`Cannot inspect ${path}`, () => lstatIfPresent(path) !== undefined);
 }
 
 /** Makes the new, empty file `path` (0600), for SQLite to fill: its own errors name no reason. */
 export function createEmptyFile(path: string): void {
-  try {
-    Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
-  } catch (error) {
-    throw fileError(error, `Cannot write ${path}`);
-  }
+  withFileError(
+    `Cannot write ${path}`,
+    () => Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close(),
+  );
 }
 
 /**
@@ -456,7 +451,7 @@ async function probeClone(directory: string, options: CloneOptions): Promise<boo
  * @throws {TaskdError} `not_found`, `denied`, `too_large`.
  */
 export function readTextOf(path: string, max_bytes: number): string {
-  try {
+  return withFileError(`Cannot read ${path}`, () => {
     using file = Deno.openSync(path);
     const bytes = new Uint8Array(max_bytes + 1);
     const length = fillSync(file, bytes);
@@ -464,7 +459,5 @@ export function readTextOf(path: string, max_bytes: number): string {
       throw new TaskdError("too_large", `Cannot read ${path}: it has more than ${max_bytes} bytes`);
     }
     return new TextDecoder().decode(bytes.subarray(0, length));
-  } catch (error) {
-    throw fileError(error, `Cannot read ${path}`);
-  }
+  });
 }

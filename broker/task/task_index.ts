@@ -11,7 +11,7 @@
 import * as v from "valibot";
 import { nextTurn } from "../../lib/clock.ts";
 import { hasCode, messageOf } from "../../lib/errors.ts";
-import { fileError, fileErrorCode, namesIn, writeFileAtomic } from "../../lib/fs.ts";
+import { lstatIfPresent, namesIn, withFileError, writeFileAtomic } from "../../lib/fs.ts";
 import { isTaskId } from "./ids.ts";
 import { foldRow } from "./record.ts";
 import type { TaskRecord, TaskSummary } from "./schema.ts";
@@ -156,13 +156,8 @@ export function* recordSteps(
 }
 
 export function stamp(path: string): TraceStamp | undefined {
-  try {
-    const { size, mtime, isFile } = Deno.lstatSync(path);
-    return { size, mtime_ms: mtime?.getTime() ?? 0, is_file: isFile };
-  } catch (error) {
-    if (fileErrorCode(error) === "not_found") return undefined;
-    throw fileError(error, `Cannot look at ${path}`);
-  }
+  const info = withFileError(`Cannot look at ${path}`, () => lstatIfPresent(path));
+  return info && { size: info.size, mtime_ms: info.mtime?.getTime() ?? 0, is_file: info.isFile };
 }
 
 /**
