@@ -13,7 +13,7 @@ import { runProcess } from "../../lib/process.ts";
 import type { Log } from "../../lib/log.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { isFile } from "../../lib/fs.ts";
-import { PROGRAM_PATHS } from "../sandbox/host_programs.ts";
+import { PROGRAM_PATHS, setVariables } from "../sandbox/host_programs.ts";
 
 export interface NotifyProgram {
   /** Where it may be, the most usual place first; absolute. */
@@ -116,13 +116,9 @@ export class DesktopNotifier {
 
   async #show(path: string, args: string[]): Promise<void> {
     const { env, clock } = this.#options;
-    const variables = VARIABLES.flatMap((name) => {
-      const value = env(name);
-      return value === undefined ? [] : [[name, value] as const];
-    });
     const { code, stderr } = await runProcess(path, {
       args,
-      env: { ...Object.fromEntries(variables), PATH: "/usr/bin:/bin" },
+      env: { ...setVariables(env, VARIABLES), PATH: "/usr/bin:/bin" },
       deadline_ms: DEADLINE_MS,
       max_bytes: MAX_OUTPUT_BYTES,
       on_excess: "cut",

@@ -8,7 +8,7 @@ import { TaskdError } from "../../lib/errors.ts";
 import { parseJson } from "../../lib/text/json.ts";
 import { sanitizeLine } from "../../lib/text/sanitize.ts";
 import { runProcess } from "../../lib/process.ts";
-import { type ProgramOutput, toolVariables } from "./host_programs.ts";
+import { type ProgramOutput, setVariables, TOOL_VARIABLES } from "./host_programs.ts";
 
 /** Starting may have to wait for a disk; a program that hangs is not waited for. */
 const DEADLINE_MS = 120_000;
@@ -29,7 +29,7 @@ export class ContainerProgram {
     this.path = path;
     this.#clock = clock;
     this.env = {
-      ...toolVariables(env),
+      ...setVariables(env, TOOL_VARIABLES),
       PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
       LC_ALL: "C",
     };

@@ -168,19 +168,14 @@ const DEADLINE_MS = 15_000;
 /** `podman info` of a host with many containers is a few KiB. */
 const MAX_BYTES = 1 << 20;
 
-/** Those of {@linkcode TOOL_VARIABLES}, and of `more`, that are set. */
-export function toolVariables(
-  env: (name: string) => string | undefined,
-  more: readonly string[] = [],
-): Record<string, string> {
-  return Object.fromEntries(
-    [...TOOL_VARIABLES, ...more].map((name) => [name, env(name) ?? ""] as const).filter(([, value]) => value !== ""),
-  );
+/** Those of the variables that are set. */
+export function setVariables(env: AskOptions["env"], names: readonly string[]): Record<string, string> {
+  return Object.fromEntries(names.map((name) => [name, env(name) ?? ""]).filter(([, value]) => value !== ""));
 }
 
 export function askProgram(options: AskOptions): AskProgram {
   const { env, variables = [], signal, clock = systemClock } = options;
-  const passed = toolVariables(env, variables);
+  const passed = setVariables(env, [...TOOL_VARIABLES, ...variables]);
   return async (path, args, stdin) => {
     const { code, stdout, stderr } = await runProcess(path, {
       args,

@@ -15,6 +15,7 @@ import { GATEWAY_PORT, PROXY_PORT } from "../../egress/ports.ts";
 import { AGENT_ID, MAPPED_BASE } from "../agent_user.ts";
 import { ContainerProgram } from "../container_program.ts";
 import { giveAway } from "../give_away.ts";
+import { setVariables } from "../host_programs.ts";
 import { MARKER, type RunningProcess, sweepProcesses } from "../processes.ts";
 import type { ListenAddresses, Sandbox, SandboxRuntime, SandboxSpec } from "../runtime.ts";
 import { bubblewrapSandbox } from "./bubblewrap_sandbox.ts";
@@ -23,6 +24,9 @@ import { hostToolchain } from "./host_toolchain.ts";
 import type { ReadHostView } from "./host_view.ts";
 import type { FilterArch } from "./seccomp_filter.ts";
 import { startCommand } from "./start_script.ts";
+
+/** By which the user's systemd is found. */
+const MANAGER_VARIABLES: readonly string[] = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
 export interface BubblewrapRuntimeOptions {
   /** The bwrap program, absolute. */
@@ -139,16 +143,8 @@ export class BubblewrapRuntime implements SandboxRuntime {
       task_id,
       report,
     });
-    return bubblewrapSandbox({ start, env: this.#managerVariables(), spec, clock, report, group });
-  }
-
-  /** By which the user's systemd is found. */
-  #managerVariables(): Record<string, string> {
-    const names = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
-    return Object.fromEntries(names.flatMap((name) => {
-      const value = this.#options.env(name);
-      return value === undefined || value === "" ? [] : [[name, value]];
-    }));
+    const manager = setVariables(this.#options.env, MANAGER_VARIABLES);
+    return bubblewrapSandbox({ start, env: manager, spec, clock, report, group });
   }
 
   /**

@@ -11,7 +11,7 @@ import { TaskdError } from "../../../lib/errors.ts";
 import { withFileError } from "../../../lib/fs.ts";
 import { readLines } from "../output_lines.ts";
 import { ContainerProgram } from "../container_program.ts";
-import { toolVariables } from "../host_programs.ts";
+import { setVariables, TOOL_VARIABLES } from "../host_programs.ts";
 import { AGENT_ID } from "../agent_user.ts";
 import { ENTRYPOINT } from "../container_arguments.ts";
 import { anchorContainerfile, sandboxContainerfile } from "./containerfiles.ts";
@@ -142,7 +142,7 @@ async function run(
   const child = withFileError(`${call.attempted}: cannot start ${path}`, () =>
     new Deno.Command(path, {
       args: [...call.args],
-      env: { ...program.env, ...toolVariables(env, BUILD_VARIABLES), ...call.env },
+      env: { ...program.env, ...setVariables(env, [...TOOL_VARIABLES, ...BUILD_VARIABLES]), ...call.env },
       clearEnv: true,
       stdin: "null",
       stdout: "piped",
