@@ -8,6 +8,7 @@
 
 import { hasCode, TaskdError, throwIfInterrupted } from "../errors.ts";
 import { SourceChanges } from "../merge/source_changes.ts";
+import type { FoundTarget } from "../merge/taken_back.ts";
 import type { MergeSide, Resolution } from "../merge/conflicts.ts";
 import { mergeInto, type MergeReport } from "../merge/three_way.ts";
 import { randomHex } from "../clock.ts";
@@ -161,14 +162,14 @@ export async function revertUnder(
   const now = await pointAt(context, session.address);
   const known = await mergesInForce(context, session.address, now.ref);
   const found = mergeOf(known, session.address, merge);
-  const { base, source, from, id, left } = found;
+  const { base, source, from, id } = found;
   const inverse = { from, base: source, source: base, before: sideOf(now).at, reverts: id };
   const had = foundBy(found, now.ref, session.address);
-  return await apply(context, session, options, { ...inverse, ...(left && { left }), had });
+  return await apply(context, session, options, { ...inverse, had });
 }
 
 /** Where the branch stood before a merge; of one that took another back, first before that one, and so on. */
-function foundBy(merge: MergeRecord, { merges = [] }: Ref, onto: Address): ContentPoint[] {
+function foundBy(merge: MergeRecord, { merges = [] }: Ref, onto: Address): Found[] {
   const chain = [merge];
   for (let { reverts } = merge; reverts !== undefined; { reverts } = chain[0]!) {
     const first = merges.find(({ id }) => id === reverts);
@@ -185,7 +186,7 @@ function foundBy(merge: MergeRecord, { merges = [] }: Ref, onto: Address): Conte
   }
   // Version 0.1.0 wrote none: of such a merge everything counts as brought.
   const known = chain.findLastIndex(({ before }) => before === undefined);
-  return chain.slice(known + 1).map(({ before }) => before!);
+  return chain.slice(known + 1).map(({ before, left }) => ({ point: before!, left }));
 }
 
 function mergeOf(in_force: readonly MergeRecord[], onto: Address, merge: string | undefined): MergeRecord {
@@ -220,9 +221,15 @@ function sideOf({ address, ref, lineage, head }: Point): MergeSideRef {
   return { address, ref, at: { lineage, txid: head.txid, digest: head.digest } };
 }
 
-type Merging = Pick<MergeRecord, "from" | "base" | "source" | "also" | "before" | "reverts" | "left"> & {
-  /** Where the target stood before the merge that is taken back; see {@linkcode SourceChanges.read}. */
-  had?: readonly ContentPoint[];
+/** Where the target stood before a merge, and what of it that left; see {@linkcode SourceChanges.read}. */
+interface Found {
+  point: ContentPoint;
+  left: readonly string[] | undefined;
+}
+
+type Merging = Pick<MergeRecord, "from" | "base" | "source" | "also" | "before" | "reverts"> & {
+  /** Of a merge that is taken back. */
+  had?: readonly Found[];
 };
 
 /** The most characters of what a merge left: the ref is read with every call. */
@@ -232,7 +239,7 @@ async function apply(
   context: StoreContext,
   session: CaptureSession,
   options: MergeBranchesOptions,
-  { from, base, source, also = [], before, reverts, left, had }: Merging,
+  { from, base, source, also = [], before, reverts, had }: Merging,
 ): Promise<MergeBranchesResult> {
   const { db, branch } = session.address;
   using base_image = await imageOf(context, db, base, options).catch((error) => {
@@ -244,8 +251,10 @@ async function apply(
   });
   using source_image = await imageOf(context, db, source, options);
   using held = new DisposableStack();
-  const found: string[] = [];
-  for (const point of had ?? []) found.push(held.use(await imageOf(context, db, point, options)).path);
+  const found: FoundTarget[] = [];
+  for (const { point, left } of had ?? []) {
+    found.push({ path: held.use(await imageOf(context, db, point, options)).path, left });
+  }
   const { signal } = options;
   const seen_against = had === undefined ? {} : { before: found };
   using changes = await SourceChanges.read(base_image.path, source_image.path, { signal, ...seen_against });
@@ -270,7 +279,7 @@ async function apply(
     return withMerge(ref, reverts === undefined ? merge : { ...merge, reverts });
   };
   const { left: _left, ...report } = await session.change(
-    (checkout) => mergeInto(checkout, changes, { ...rest, left, clock: context.clock, busy_timeout_ms: wait_ms }),
+    (checkout) => mergeInto(checkout, changes, { ...rest, clock: context.clock, busy_timeout_ms: wait_ms }),
     ({ merged, tables, definitions, left }) =>
       merged && (tables.length > 0 || definitions.length > 0) ? (ref) => record(ref, left) : undefined,
   );

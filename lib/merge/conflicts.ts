@@ -120,28 +120,21 @@ export class Decisions {
   readonly #prefer: MergeSide | undefined;
   readonly #by_place: ReadonlyMap<string, Resolution>;
   readonly #unused: Set<string>;
-  readonly #left: ReadonlySet<string>;
 
   /** @throws {TaskdError} `invalid_request` for two decisions of one place. */
   constructor(
     options: {
       prefer?: MergeSide | undefined;
       resolutions?: readonly Resolution[] | undefined;
-      left?: readonly string[] | undefined;
     },
   ) {
     this.#prefer = options.prefer;
-    this.#left = new Set(options.left);
     this.#by_place = byPlace(options.resolutions ?? []);
     this.#unused = new Set(this.#by_place.keys());
   }
 
-  /**
-   * The side that stays; undefined where that is not decided.
-   *
-   * @param cells Columns that alone are in question, where that is a whole row.
-   */
-  of(conflict: MergeConflict, cells: readonly string[] = []): MergeSide | undefined {
+  /** The side that stays; undefined where that is not decided. */
+  of(conflict: MergeConflict): MergeSide | undefined {
     if (!isDecidable(conflict)) return undefined;
     const { table, key = {}, column } = conflict;
     // What was said of a whole row is said of its cells, too.
@@ -155,9 +148,7 @@ export class Decisions {
       }
       return found.take;
     }
-    const is_left = places.some((place) => this.#left.has(place)) ||
-      cells.length > 0 && cells.every((column) => this.#left.has(placeOf({ table, key, column })));
-    return is_left ? "ours" : this.#prefer;
+    return this.#prefer;
   }
 
   /** Decisions of conflicts that there are not: made of another state. */

@@ -9,6 +9,7 @@ import { scaled, scaledTest } from "../../tests/support/long.ts";
 import { withDirectory } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { SourceChanges } from "./source_changes.ts";
+import type { FoundTarget } from "./taken_back.ts";
 import { mergeInto, type ThreeWayOptions } from "./three_way.ts";
 
 interface Table {
@@ -140,9 +141,9 @@ function contentOf(path: string, { tables }: Schema): Record<string, string[]> {
   return content;
 }
 
-async function merge(from: string, to: string, into: string, options: ThreeWayOptions & { before?: string } = {}) {
+async function merge(from: string, to: string, into: string, options: ThreeWayOptions & { before?: FoundTarget } = {}) {
   const { before, ...how } = options;
-  using changes = await SourceChanges.read(from, to, { before: before === undefined ? undefined : [before] });
+  using changes = await SourceChanges.read(from, to, { before: before && [before] });
   const outcome = await mergeInto(into, changes, how);
   // Without their log, so that the file can be copied.
   using db = new DatabaseSync(into);
@@ -241,7 +242,7 @@ scaledTest(
           const before = contentOf(target, schema);
           const { merged, left } = await merge(base, source, target, { prefer });
           if (!merged) continue;
-          const back = await merge(source, base, target, { before: had, left });
+          const back = await merge(source, base, target, { before: { path: had, left } });
           assertEquals([back.merged, back.conflicts], [true, []], `${prefer}, ${said}`);
           assertEquals(contentOf(target, schema), before, `${prefer}, ${said}`);
           taken_back++;

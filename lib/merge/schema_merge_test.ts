@@ -178,7 +178,9 @@ function mergeSides(
     Deno.copyFileSync(ours, had);
     const whole = [ours, theirs].every((path) => brokenDefinition(path) === undefined);
     const merge = async (from: string, to: string, before?: string) => {
-      using changes = await SourceChanges.read(from, to, { before: before === undefined ? undefined : [before] });
+      using changes = await SourceChanges.read(from, to, {
+        before: before === undefined ? undefined : [{ path: before }],
+      });
       return await mergeInto(ours, changes).catch((error): Pick<MergeOutcome, "merged"> & { why: unknown } => {
         if (!hasCode(error, "conflict")) throw error;
         return { merged: false, why: error.message };
@@ -638,7 +640,7 @@ async function revertedOf(
     using changes = await SourceChanges.read(path("base"), path("theirs"));
     assertEquals((await mergeInto(path("ours"), changes)).conflicts, []);
     sql(path("ours"), ...sides.since ?? []);
-    using back = await SourceChanges.read(path("theirs"), path("base"), { before: [path("had")] });
+    using back = await SourceChanges.read(path("theirs"), path("base"), { before: [{ path: path("had") }] });
     const { merged, conflicts } = await mergeInto(path("ours"), back);
     using db = new DatabaseSync(path("ours"));
     rows = merged ? db.prepare(query).all().map((row) => Object.values(row)) : conflicts;

@@ -10,7 +10,7 @@ import { type Pair, type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { nameKey } from "../sqlite/image.ts";
 import { bytesOf } from "../sqlite/row_values.ts";
 import { Side } from "../sqlite/side.ts";
-import { type TableTakenBack, TakenBack } from "./taken_back.ts";
+import { type FoundTarget, type TableTakenBack, TakenBack } from "./taken_back.ts";
 
 /** About how many bytes of rows are kept from one pass to the next. */
 const KEPT_BYTES = 64 << 20;
@@ -82,15 +82,15 @@ export class SourceChanges implements Disposable {
   /**
    * Compares two images.
    *
-   * @param options.before Of a merge that is taken back: an image of the target as it was before that. The base is then
-   * what that brought, and the source what it was merged from; see taken_back.ts. Of one that took another back itself
-   * the image of before that other one comes first, and so on. Empty where none is known.
+   * @param options.before Of a merge that is taken back: the target as it was before that. The base is then what that
+   * brought, and the source what it was merged from; see taken_back.ts. Of one that took another back itself what was
+   * before that other one comes first, and so on. Empty where none is known.
    * @throws {TaskdError} `corrupt` for rows that cannot be read, and what the comparison throws.
    */
   static async read(
     base_path: string,
     source_path: string,
-    { signal, before: images }: { signal?: AbortSignal | undefined; before?: readonly string[] | undefined } = {},
+    { signal, before: found }: { signal?: AbortSignal | undefined; before?: readonly FoundTarget[] | undefined } = {},
   ): Promise<SourceChanges> {
     const kept = new KeptPairs();
     const onPair = (table: string, _plan: PairPlan, pair: Pair) => kept.add(table, pair);
@@ -108,11 +108,11 @@ export class SourceChanges implements Disposable {
         }
         const plan = planOf(base.table(name), of_source.table(name), of_source.encoding);
         const differing = counts.rows_added + counts.rows_removed + counts.rows_changed;
-        return differing + (images === undefined ? 0 : plan.removed.length + plan.added.length) === 0
+        return differing + (found === undefined ? 0 : plan.removed.length + plan.added.length) === 0
           ? []
           : [{ name, plan, differing }];
       });
-      taken_back = images && new TakenBack(images);
+      taken_back = found && new TakenBack(found);
       return new SourceChanges(base, source, kept, { tables: changed, settings, taken_back });
     } catch (error) {
       taken_back?.[Symbol.dispose]();

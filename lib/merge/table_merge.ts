@@ -9,19 +9,13 @@ import { defaultOf } from "../sqlite/side.ts";
 import { sameValue, showValue, type Value } from "../sqlite/row_values.ts";
 import type { TableToMerge } from "./source_changes.ts";
 import type { MergeConflict, MergeSide } from "./conflicts.ts";
-import { ConstraintBroken, locate, type Locator, type Target, type TargetRow, type TargetTable } from "./target.ts";
-
-/** Bytes of a value that a conflict shows. */
-const SHOWN_BYTES = 4_096;
+import { ConstraintBroken, keyOf, locate, type Locator, SHOWN_BYTES, type Target } from "./target.ts";
+import type { TargetRow, TargetTable } from "./target.ts";
 
 const NO_COLUMN = "the target has no such column";
 
-/**
- * Says what is in conflict, and learns who wins; undefined where that is not decided.
- *
- * @param cells Columns of a row that alone are in question: who has decided of each has decided of the row.
- */
-export type ReportConflict = (conflict: MergeConflict, cells?: readonly string[]) => MergeSide | undefined;
+/** Says what is in conflict, and learns who wins; undefined where that is not decided. */
+export type ReportConflict = (conflict: MergeConflict) => MergeSide | undefined;
 
 /** What became of one table's rows. */
 export interface MergedTable {
@@ -159,7 +153,7 @@ export class TableMerge {
 
   /** Reports what is in conflict, and changes nothing. */
   look(pair: Pair, report: ReportConflict): void {
-    this.#decide(pair, (conflict, cells) => isSpeltOtherwise(conflict) ? undefined : report(conflict, cells));
+    this.#decide(pair, (conflict) => isSpeltOtherwise(conflict) ? undefined : report(conflict));
   }
 
   apply(pair: Pair, report: ReportConflict): void {
@@ -239,14 +233,12 @@ export class TableMerge {
     if (before === undefined && row === undefined) return { at, row, set: all, does: "insert" };
     if (row === undefined) {
       // Only values count: a row of this key that has another rowid since is not a changed one.
-      const changed = this.#changedCells(pair);
-      if (changed.length === 0) return nothing;
-      const conflict = {
+      if (this.#changedCells(pair).length === 0) return nothing;
+      const side = report({
         ...this.#conflict("deleted_and_changed", pair),
         base: this.#shown((i) => this.#baseValue(before!.values, i)),
         theirs: this.#shown((i) => all.get(i)!),
-      };
-      const side = report(conflict, changed.map((i) => this.#cells[i]!.name));
+      });
       return side === "theirs" ? { at, row, set: all, does: "insert" } : nothing;
     }
     if (before === undefined) return this.#insertedTwice(pair, { at, row, all }, report) ?? already();
@@ -365,11 +357,7 @@ export class TableMerge {
 
   /** A row's key, as people and decisions name it. */
   keyOf(pair: Pair): Record<string, JsonValue> {
-    const at = this.locate(pair);
-    const { before, after } = this.#plan;
-    const show = (value: Value) => showValue(value, { most: SHOWN_BYTES });
-    if ("rowid" in at) return { [(after ?? before)!.alias ?? "rowid"]: show(at.rowid) };
-    return Object.fromEntries(at.key.map((name, i) => [name, show(at.values[i]!)]));
+    return keyOf(this.#plan, pair);
   }
 
   #conflict(kind: MergeConflict["kind"], pair: Pair): Pick<MergeConflict, "kind" | "table" | "key"> {

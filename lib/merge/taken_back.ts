@@ -9,7 +9,8 @@ import type { SettingDiff } from "../sqlite/diff_result.ts";
 import { type Pair, type PairPlan, planOf } from "../sqlite/row_pairs.ts";
 import { sameValue, type Value } from "../sqlite/row_values.ts";
 import { type Column, defaultOf, type StoredRow, type StoredTable } from "../sqlite/side.ts";
-import { locate, type Locator, Target, type TargetTable } from "./target.ts";
+import { placeOf } from "./conflicts.ts";
+import { keyOf, locate, type Locator, Target, type TargetTable } from "./target.ts";
 
 /** What is taken back of a table. */
 export interface TableTakenBack {
@@ -21,6 +22,14 @@ export interface TableTakenBack {
   of(pair: Pair): Pair | undefined;
 }
 
+/** The target as a merge found it. */
+export interface FoundTarget {
+  /** Its image. */
+  path: string;
+  /** Places that were in conflict and stayed as it had them; see `placeOf`. */
+  left?: readonly string[] | undefined;
+}
+
 /**
  * A merge, or what took one back, as it is taken back: each of them seen against what it found. The one that is taken
  * back now is the last; each takes back the one before.
@@ -28,11 +37,11 @@ export interface TableTakenBack {
 export class TakenBack implements Disposable {
   readonly #found: readonly Before[];
 
-  /** @param paths Images of the target before each of them. */
-  constructor(paths: readonly string[]) {
+  /** @param targets What each of them found. */
+  constructor(targets: readonly FoundTarget[]) {
     const found: Before[] = [];
     try {
-      for (const path of paths) found.push(new Before(path));
+      for (const target of targets) found.push(new Before(target));
     } catch (error) {
       for (const each of found) each[Symbol.dispose]();
       throw error;
@@ -116,9 +125,10 @@ interface Definition {
 class Before implements Disposable {
   readonly #image: Target;
   readonly #definitions: ReadonlyMap<string, unknown>;
+  readonly #left: ReadonlySet<string>;
 
-  /** @param path Its image. */
-  constructor(path: string) {
+  constructor({ path, left = [] }: FoundTarget) {
+    this.#left = new Set(left);
     this.#image = new Target(path, { busy_timeout_ms: 0, image: true });
     const found = this.#image.query("SELECT type || ' ' || lower(name), sql FROM main.sqlite_schema");
     this.#definitions = new Map(found.map(([name, sql]) => [String(name), sql]));
@@ -214,6 +224,8 @@ class Before implements Disposable {
     { fallbacks = pair.after?.values, has_more = false }: { fallbacks?: readonly Value[]; has_more?: boolean },
   ): Pair | undefined {
     const { before: brought, after: base } = pair;
+    const isLeft = this.#leftOf(plan, pair);
+    if (isLeft()) return undefined;
     const row = this.#row(table, plan.columns_after, locate(plan, pair));
     if (brought === undefined) {
       if (row === undefined) return undefined;
@@ -226,10 +238,10 @@ class Before implements Disposable {
         plan.places.every((place, i) => place < 0 || sameValue(brought.values[place]!, base.values[i]!));
       return is_left ? undefined : { before: brought };
     }
-    // Cells that the source left are the target's own, on both sides of what is taken back.
+    // Cells that the source or the merge left are the target's own, on both sides of what is taken back.
     const as_brought = [...brought.values];
     let same = !has_more;
-    const values = plan.columns_after.map((_, i): Value => {
+    const values = plan.columns_after.map((name, i): Value => {
       const [place, was, had] = [plan.places[i]!, base?.values[i], row.values[i]];
       if (place < 0) {
         same = false;
@@ -238,13 +250,21 @@ class Before implements Disposable {
       const theirs = brought.values[place]!;
       // Nothing can be brought to a column that is not there.
       if (had === undefined) return theirs;
-      if (was !== undefined && sameValue(was, theirs)) return as_brought[place] = had;
+      if (was !== undefined && (sameValue(was, theirs) || isLeft(name))) return as_brought[place] = had;
       if (!sameValue(had, theirs)) same = false;
       return had;
     });
     if (same) return undefined;
     const rowid = base === undefined ? row.rowid ?? brought.rowid : base.rowid;
     return { before: { rowid: brought.rowid, values: as_brought }, after: { rowid, values } };
+  }
+
+  /** Whether the merge left a row, or one of its cells, as it was. */
+  #leftOf(plan: PairPlan, pair: Pair): (column?: string) => boolean {
+    if (this.#left.size === 0) return () => false;
+    const { name: table } = (plan.before ?? plan.after)!;
+    const key = keyOf(plan, pair);
+    return (column) => this.#left.has(placeOf({ table, key, ...column === undefined ? {} : { column } }));
   }
 
   /** Values by place; undefined of a column that it has not. */

@@ -8,6 +8,7 @@ import { scaled, scaledTest } from "../../tests/support/long.ts";
 import { sql, withDirectory } from "../../tests/support/stores.ts";
 import { SeededRandom } from "../../tests/support/writers/random.ts";
 import { SourceChanges } from "./source_changes.ts";
+import type { FoundTarget } from "./taken_back.ts";
 import { mergeInto, type ThreeWayOptions } from "./three_way.ts";
 
 const T = "CREATE TABLE t (id INTEGER PRIMARY KEY, a, b)";
@@ -129,6 +130,30 @@ const CASES: Record<string, Case> = {
     then: ["INSERT INTO t VALUES ('since', 'x', 0)"],
     rows: ["k|mine|0", "since|x|0"],
   },
+  "a cell that was decided for the target, and is since as the source had it": {
+    base: [T, "INSERT INTO t VALUES (1, 'base', 0)"],
+    ours: ["UPDATE t SET a = 'mine'"],
+    theirs: ["UPDATE t SET a = 'theirs', b = 1"],
+    decide: "ours",
+    then: ["UPDATE t SET a = 'theirs'"],
+    rows: ["1|theirs|0"],
+  },
+  "a row that was decided for the target, and is since as the source had it": {
+    base: [T],
+    ours: ["INSERT INTO t VALUES (1, 'mine', 0)"],
+    theirs: ["INSERT INTO t VALUES (1, 'theirs', 0), (2, 'theirs', 0)"],
+    decide: "ours",
+    then: ["UPDATE t SET a = 'theirs'"],
+    rows: ["1|theirs|0"],
+  },
+  "a row that was to go, stayed and is since as the source began": {
+    base: [T, "INSERT INTO t VALUES (1, 'base', 0)"],
+    ours: ["UPDATE t SET a = 'mine'"],
+    theirs: ["DELETE FROM t", "INSERT INTO t VALUES (2, 'theirs', 0)"],
+    decide: "ours",
+    then: ["DELETE FROM t WHERE id = 1"],
+    rows: [],
+  },
   "a cell that was decided for the target, in a row that it removed since": {
     base: [T, "INSERT INTO t VALUES (1, 'base', 0), (2, 'base', 0)"],
     ours: ["UPDATE t SET a = 'mine' WHERE id = 1"],
@@ -168,8 +193,8 @@ for (const [name, { base, ours, theirs, decide, then = [], rows }] of Object.ent
         left.push(...outcome.left);
       }
       sql(path("ours"), ...then);
-      using changes = await SourceChanges.read(path("theirs"), path("base"), { before: [path("had")] });
-      const { merged, conflicts } = await mergeInto(path("ours"), changes, { left });
+      using changes = await SourceChanges.read(path("theirs"), path("base"), { before: [{ path: path("had"), left }] });
+      const { merged, conflicts } = await mergeInto(path("ours"), changes);
       assertEquals([merged, conflicts], [true, []]);
       assertEquals(contentOf(path("ours")), { ...before, ...rows === undefined ? {} : { rows } });
     }));
@@ -189,7 +214,7 @@ async function broughtTable(then: string[], ours: string[] = []) {
       assertEquals((await mergeInto(path("ours"), changes)).conflicts, []);
     }
     sql(path("ours"), ...then);
-    using changes = await SourceChanges.read(path("theirs"), path("base"), { before: [path("had")] });
+    using changes = await SourceChanges.read(path("theirs"), path("base"), { before: [{ path: path("had") }] });
     const { merged, conflicts } = await mergeInto(path("ours"), changes);
     using db = new DatabaseSync(path("ours"));
     const tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").all();
@@ -294,13 +319,16 @@ scaledTest("property: a merge, and each revert of it, is undone exactly as it ch
         sql(path(side), "BEGIN", ...sides[side], "COMMIT");
       }
       const did = [`seed ${seed}: ${table}`, ...sides.ours, "theirs", ...sides.theirs];
-      const found = [path("had0")];
-      Deno.copyFileSync(path("ours"), found[0]!);
+      const found: FoundTarget[] = [{ path: path("had0") }];
+      Deno.copyFileSync(path("ours"), path("had0"));
       let before = rowsOf(path("ours"));
       {
         using changes = await SourceChanges.read(path("base"), path("theirs"));
-        const { merged } = await mergeInto(path("ours"), changes, { prefer: "theirs" });
+        const prefer = random.pick(["ours", "theirs"] as const);
+        did.push(prefer);
+        const { merged, left } = await mergeInto(path("ours"), changes, { prefer });
         assert(merged, did.join("; "));
+        found[0]!.left = left;
       }
       for (let depth = 1; depth <= 4; depth++) {
         const after = rowsOf(path("ours"));
@@ -324,7 +352,7 @@ scaledTest("property: a merge, and each revert of it, is undone exactly as it ch
         assert(merged || expected === undefined || is_column, said);
         done[merged ? "reverted" : "refused"]++;
         if (!merged) return;
-        found.push(next);
+        found.push({ path: next });
         before = now;
       }
     });

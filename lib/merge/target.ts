@@ -10,8 +10,11 @@ import { openName } from "../sqlite/open_name.ts";
 import type { Pair, PairPlan } from "../sqlite/row_pairs.ts";
 import { nameKey, quoteName } from "../sqlite/image.ts";
 import { computedDefault, defaultOf } from "../sqlite/side.ts";
-import { isText, readValues, type Value, valuesSql } from "../sqlite/row_values.ts";
+import type { JsonValue } from "../sqlite/diff_result.ts";
+import { isText, readValues, showValue, type Value, valuesSql } from "../sqlite/row_values.ts";
 
+/** Bytes of a value that a conflict shows. */
+export const SHOWN_BYTES = 4_096;
 /** Prepared statements that are kept. */
 const MAX_STATEMENTS = 500;
 /** SQLITE_CONSTRAINT, a primary result code. */
@@ -338,4 +341,12 @@ export function locate(plan: PairPlan, { before, after }: Pair): Locator {
   const key = row.values.slice(0, key_length);
   if (by_rowid && (key_length === 0 || key.includes(null))) return { rowid: row.rowid };
   return { key: (table === undefined ? columns_before : columns_after).slice(0, key_length), values: key };
+}
+
+/** A row's key, as people and decisions name it. */
+export function keyOf(plan: PairPlan, pair: Pair): Record<string, JsonValue> {
+  const at = locate(plan, pair);
+  const show = (value: Value) => showValue(value, { most: SHOWN_BYTES });
+  if ("rowid" in at) return { [(plan.after ?? plan.before)!.alias ?? "rowid"]: show(at.rowid) };
+  return Object.fromEntries(at.key.map((name, i) => [name, show(at.values[i]!)]));
 }

@@ -17,7 +17,7 @@ import { applyDefinitions, type DefinitionPlan, planDefinitions } from "./defini
 import { findLostColumns } from "./dropped_columns.ts";
 import { findOrphans, textOf } from "./foreign_keys.ts";
 import { StillWorks } from "./still_works.ts";
-import { type MergedTable, type ReportConflict, TableMerge } from "./table_merge.ts";
+import { type MergedTable, TableMerge } from "./table_merge.ts";
 import { Target } from "./target.ts";
 
 /** Places that a merge remembers as left to the target. */
@@ -35,8 +35,6 @@ export interface ThreeWayOptions {
   prefer?: MergeSide | undefined;
   /** Decide single conflicts, before `prefer`. */
   resolutions?: readonly Resolution[] | undefined;
-  /** Places that stay as the target has them, where they are in conflict: of a merge taken back, what it did not bring. */
-  left?: readonly string[] | undefined;
   /** How long the write lock is waited for, in milliseconds. */
   busy_timeout_ms?: number | undefined;
   clock?: Clock | undefined;
@@ -155,8 +153,8 @@ class Attempt {
     });
   }
 
-  #report: ReportConflict = (conflict, cells) => {
-    const side = this.#decisions.of(conflict, cells);
+  #report = (conflict: MergeConflict): MergeSide | undefined => {
+    const side = this.#decisions.of(conflict);
     if (side === "ours" && this.#left.size < MAX_LEFT) this.#left.add(placeOf(conflict));
     if (side !== undefined) return side;
     this.#total++;
