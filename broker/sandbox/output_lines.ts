@@ -11,10 +11,12 @@ export interface OutputBudget {
   truncated: boolean;
 }
 
+/** Reads until the stream ends; an abort of `signal` ends it as if it had. */
 export async function readLines(
   stream: ReadableStream<Uint8Array>,
   budget: OutputBudget,
   onLine: (text: string) => void,
+  signal?: AbortSignal,
 ): Promise<void> {
   const decoder = new TextDecoder();
   let line = "";
@@ -39,11 +41,19 @@ export async function readLines(
     }
     take(rest);
   };
-  for await (const chunk of stream) {
-    const part = chunk.subarray(0, budget.left_bytes);
-    budget.left_bytes -= part.length;
-    if (part.length < chunk.length) budget.truncated = true;
-    if (part.length > 0) consume(decoder.decode(part, { stream: true }));
+  const reader = stream.getReader();
+  const leave = () => void reader.cancel().catch(() => {});
+  signal?.addEventListener("abort", leave);
+  try {
+    for (let { value } = await reader.read(); value !== undefined; { value } = await reader.read()) {
+      const part = value.subarray(0, budget.left_bytes);
+      budget.left_bytes -= part.length;
+      if (part.length < value.length) budget.truncated = true;
+      if (part.length > 0) consume(decoder.decode(part, { stream: true }));
+    }
+  } finally {
+    signal?.removeEventListener("abort", leave);
+    leave();
   }
   consume(decoder.decode());
   if (line !== "") end();

@@ -7,6 +7,12 @@ import type { Clock } from "../../lib/clock.ts";
 import { type OutputBudget, readLines } from "./output_lines.ts";
 import type { Sandbox, SandboxEnd, SandboxSpec } from "./runtime.ts";
 
+/**
+ * Milliseconds for the last output of a sandbox that has ended. Its pipes may be held open where no process is: a program
+ * can send them over a socket to who does not read, and this broker's own ends of its sockets are among those.
+ */
+const LAST_OUTPUT_MS = 2_000;
+
 export interface SupervisedSandbox {
   spec: SandboxSpec;
   clock: Clock;
@@ -30,6 +36,7 @@ type Ending = Pick<SandboxEnd, "code" | "signal"> & { out_of_memory?: boolean };
 export function supervise(sandbox: SupervisedSandbox): Sandbox {
   const { spec, clock } = sandbox;
   const over = new AbortController();
+  const unread = new AbortController();
   let stopping: Promise<void> | undefined;
   let reason: SandboxEnd["reason"] = "exited";
   let exited = false;
@@ -48,12 +55,13 @@ export function supervise(sandbox: SupervisedSandbox): Sandbox {
   const run = async (): Promise<SandboxEnd> => {
     const budget: OutputBudget = { left_bytes: spec.max_output_bytes, truncated: false };
     let failure: { cause: unknown } | undefined;
+    let last: Promise<void> | undefined;
     const deadline = clock.sleep(spec.timeout_ms, over.signal).then(() => terminate("timed_out"), () => {});
     try {
       const child = sandbox.attach();
       const read = async (stream: "stdout" | "stderr") => {
         try {
-          await readLines(child[stream], budget, (text) => spec.onOutput({ stream, text }));
+          await readLines(child[stream], budget, (text) => spec.onOutput({ stream, text }), unread.signal);
         } catch (cause) {
           // Unread output would block it until its deadline.
           failure ??= { cause };
@@ -66,6 +74,7 @@ export function supervise(sandbox: SupervisedSandbox): Sandbox {
         exited = true;
         sandbox.onExit();
       }
+      last = clock.sleep(LAST_OUTPUT_MS, over.signal).then(() => unread.abort(), () => {});
       await output;
       if (failure !== undefined) throw failure.cause;
       const { out_of_memory = false, ...ending } = await sandbox.ended(status);
@@ -76,6 +85,7 @@ export function supervise(sandbox: SupervisedSandbox): Sandbox {
       exited = true;
       over.abort();
       await deadline;
+      await last;
       await stopping?.catch(() => {});
       await sandbox.release();
     }

@@ -38,13 +38,14 @@ export interface TestBubblewrap extends AsyncDisposable {
   image: string;
 }
 
-/** Greets each connection with a word, on both sockets. */
+/** Greets each connection with a word, on both sockets; where it is deaf, it accepts none. */
 export async function testBubblewrap(
-  { view = EMPTY_VIEW, bounding = "none", deno_path = Deno.execPath(), clock = systemClock }: {
+  { view = EMPTY_VIEW, bounding = "none", deno_path = Deno.execPath(), clock = systemClock, deaf = false }: {
     view?: HostView;
     bounding?: Bounding;
     deno_path?: string;
     clock?: Clock;
+    deaf?: boolean;
   } = {},
 ): Promise<TestBubblewrap> {
   const owner = randomHex(systemRandom, 16);
@@ -62,8 +63,8 @@ export async function testBubblewrap(
   const { listen } = await runtime.prepare();
   const sockets = listen.sockets!;
   const greeters = await Promise.all([
-    greeter(sockets.gateway, sockets.owner, "the gateway"),
-    greeter(sockets.proxy, sockets.owner, "the proxy"),
+    greeter(sockets.gateway, sockets.owner, deaf ? undefined : "the gateway"),
+    greeter(sockets.proxy, sockets.owner, deaf ? undefined : "the proxy"),
   ]);
   return {
     runtime,
@@ -81,8 +82,13 @@ export async function testBubblewrap(
   };
 }
 
-async function greeter(path: string, owner: number | undefined, word: string): Promise<() => Promise<void>> {
+async function greeter(
+  path: string,
+  owner: number | undefined,
+  word: string | undefined,
+): Promise<() => Promise<void>> {
   const listener = await listenForSandboxes(path, owner);
+  if (word === undefined) return () => Promise.resolve(void listener.close());
   const greet = async () => {
     for (;;) {
       let conn: Deno.Conn;

@@ -59,6 +59,14 @@ bubblewrapTest("processes that an agent leaves behind end with it, in whatever s
   assertEquals((await listProcesses()).filter(({ command_line }) => command_line === "sleep 600"), []);
 });
 
+bubblewrapTest("a program that has sent its output away, to who never reads it, ends all the same", async () => {
+  await using test = await testBubblewrap({ deaf: true });
+  const script = "import array, socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/taskd/gateway'); " +
+    "s.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1, 2]))]); print('sent', end='')";
+  const { end, out } = await runIn(test, ["/usr/bin/python3", "-c", script]);
+  assertEquals([end, out], [{ reason: "exited", code: 0, output_truncated: false }, ["sent"]]);
+});
+
 bubblewrapTest("a sandbox ends with its broker, also when that is killed", async () => {
   await using test = await testBubblewrap();
   const task_id = crypto.randomUUID().replaceAll("-", "");
