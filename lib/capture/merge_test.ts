@@ -343,6 +343,22 @@ Deno.test("after merges both ways the newer one is the common point: what was ta
     assertEquals(await stored(scene.store, "app", ORDERS), "1:sent,2:new,3:new,5:new");
   }));
 
+Deno.test("after a merge that found all of it there, the branches can be merged again", () =>
+  shop(async (scene) => {
+    const third = at("app@third");
+    await edit(scene, "main", "CREATE TABLE tags (name TEXT PRIMARY KEY, n)", "INSERT INTO tags VALUES ('a', 1)");
+    await scene.store.fork(MAIN, "third");
+    await edit(scene, "third", "UPDATE tags SET rowid = 100");
+    await merge(scene, third, MAIN);
+    await edit(scene, "third", "UPDATE tags SET n = 7");
+    await edit(scene, "main", "INSERT INTO tags VALUES ('b', 2)");
+    const TAGS = "SELECT group_concat(name || n) FROM (SELECT * FROM tags ORDER BY name)";
+    assertEquals((await merge(scene, third, MAIN)).conflicts, []);
+    assertEquals(await stored(scene.store, "app", TAGS), "a7,b2");
+    assertEquals((await merge(scene, MAIN, third)).conflicts, []);
+    assertEquals(await stored(scene.store, "app@third", TAGS), "a7,b2");
+  }));
+
 Deno.test("what came by way of a third branch is not brought again", () =>
   shop(async (scene) => {
     const third = at("app@third");

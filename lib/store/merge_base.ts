@@ -141,7 +141,10 @@ export async function alsoOf(context: StoreContext, side: MergeSideRef): Promise
   return [...newest.values()].slice(-MAX_ALSO);
 }
 
-/** The points that no other of them has, by its chain or by a merge. */
+/**
+ * The points that no other of them has, by its chain or by a merge. Of two that have each other, as after a merge that
+ * found all of it there, the later one.
+ */
 async function inFront(
   context: StoreContext,
   points: readonly ContentPoint[],
@@ -153,7 +156,9 @@ async function inFront(
     await addMerged(context, reach, merged);
     return reach;
   }));
-  return distinct.filter((point, i) => !reaches.some((reach, j) => i !== j && has(reach, point)));
+  return distinct.filter((point, i) =>
+    !reaches.some((reach, j) => i !== j && has(reach, point) && (j > i || !has(reaches[i]!, distinct[j])))
+  );
 }
 
 /** Where a branch was forked. */
