@@ -3,6 +3,7 @@
  * process, with the same results.
  */
 
+import { TaskdError } from "../../lib/errors.ts";
 import type { Client } from "../../lib/client/client.ts";
 import type { AnyDaemonEvent, CallableOp, OpAnswer, OpArgs, OpName } from "../../lib/protocol/messages.ts";
 import type { OnProgress } from "../../lib/store/results.ts";
@@ -38,8 +39,15 @@ export class Operations {
 
   /** Runs an operation; an interrupt ends it early, also in the daemon. */
   async call<O extends CallableOp>(op: O, args: OpArgs<O>, onProgress?: OnProgress): Promise<OpAnswer<O>> {
-    const client = ALWAYS_AT_REST.has(op) ? undefined : await this.#daemon();
+    // A server of tools has the store alone: files elsewhere are for a daemon that was told of them.
+    const elsewhere = this.#plan.command === "mcp" && op === "create" && "from" in args;
+    const client = ALWAYS_AT_REST.has(op) && !elsewhere ? undefined : await this.#daemon();
     if (client !== undefined) return await client.call(op, args, onProgress);
+    if (elsewhere) {
+      throw new TaskdError("denied", "Cannot read that file: taskd mcp uses none outside of the store", {
+        hint: "Run taskd serve --files DIRECTORY beside it: the daemon uses the files below that",
+      });
+    }
     const store = await this.store();
     const { callAtRest } = await import("../../lib/protocol/at_rest.ts");
     const long = { signal: this.#signal, ...(onProgress === undefined ? {} : { onProgress }) };

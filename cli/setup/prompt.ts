@@ -99,7 +99,7 @@ export class Prompt {
       if (byte === LINE_FEED || byte === CARRIAGE_RETURN) return decode(line);
       if (byte === undefined || byte === END_OF_INPUT && line.length === 0) {
         throw new TaskdError("interrupted", "The questions were not answered: the input ended", {
-          hint: "Answer them at a terminal, or give the answers as flags: taskd setup --help",
+          hint: "Answer them at a terminal, or give the answers as flags: --help names them",
         });
       }
       // While nothing is shown, the terminal leaves editing to us.

@@ -3,6 +3,7 @@ import { launchFlags } from "../../cli/table/launch_flags.ts";
 import { TOOLS } from "../../cli/mcp/tools.ts";
 import { startDaemon } from "./support/daemon.ts";
 import { makePlace, type Place } from "./support/taskd.ts";
+import { sql } from "../support/stores.ts";
 import { textLines } from "../support/text_lines.ts";
 
 interface Answer {
@@ -148,6 +149,18 @@ Deno.test("a server of tools works with a daemon that begins later, and without 
   await writer.close();
   assertEquals([(await answers.next()).done, (await child.status).code], [true, 0]);
   await child.stderr.cancel();
+});
+
+Deno.test("files outside of the store are the daemon's, below the folder that it was told of", async () => {
+  await using place = await makePlace();
+  const folder = await Deno.makeTempDir();
+  sql(`${folder}/seed.db`, "CREATE TABLE t (a)");
+  const create = [call(1, "create", { db: "seeded", from: `${folder}/seed.db` })];
+  assertStringIncludes(reported((await ask(place, create)).answers.get(1)).hint, "serve --files");
+  await ask(place, [call(1, "create", { db: "first" })]);
+  await using _daemon = await startDaemon(place, "--files", folder);
+  assertEquals(reported((await ask(place, create)).answers.get(1)).txid, 1);
+  await Deno.remove(folder, { recursive: true });
 });
 
 Deno.test("an agent destroys nothing in one call, whatever it sets", async () => {

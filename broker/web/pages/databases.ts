@@ -136,7 +136,9 @@ function summary(database: BriefDatabase, views: readonly TableView[]): PageElem
       ...columns.map(({ name, change, from, values }) =>
         change === "renamed"
           ? `${table}: column ${from} is now ${name}`
-          : `${table}: column ${name} ${change}, ${counted(values, "row")} with a value`
+          : change === "added"
+          ? `${table}: column ${name} added, ${counted(values, "row")} with another value than its default`
+          : `${table}: column ${name} removed, ${counted(values, "row")} had a value`
       ),
       ...unread === undefined ? [] : [`${table}: not read to the end: ${unread}`],
     ]),
