@@ -31,8 +31,14 @@ const CHECKED = words(`
   sched_setaffinity sched_setattr sched_setparam sched_setscheduler setpriority socket socketpair
 `);
 
-/** Those for which a program has another way, and that would say more than the filter can see. */
-const ABSENT = words("clone3 fchmodat2 futex_waitv io_pgetevents memfd_secret openat2 set_mempolicy_home_node");
+/**
+ * Those for which a program has another way, and that would say more than the filter can see; and asynchronous I/O, whose
+ * contexts are counted for the whole host.
+ */
+const ABSENT = words(`
+  clone3 fchmodat2 futex_waitv memfd_secret openat2 set_mempolicy_home_node
+  io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit
+`);
 
 /** Allowed by the profile, and of no use to an agent: keys, mounts, namespaces, descriptors and memory of others. */
 const ALSO_REFUSED = words(`

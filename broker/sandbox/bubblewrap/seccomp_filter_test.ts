@@ -59,6 +59,14 @@ Deno.test("every call of the rule check is decided by its arguments", () => {
   assertEquals(undecided, []);
 });
 
+Deno.test("asynchronous I/O is absent, whose contexts all of the host share", () => {
+  for (const arch of ["x86_64", "aarch64"] as const) {
+    for (const name of ["io_setup", "io_submit", "io_getevents", "io_pgetevents", "io_cancel", "io_destroy"]) {
+      assertEquals([name, verdict(arch, numberOf(name, arch))], [name, ENOSYS]);
+    }
+  }
+});
+
 Deno.test("clone makes threads and processes, and no namespaces", () => {
   assertEquals(call("clone", 0x3d_0f00), ALLOW);
   for (const flag of [0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000]) {
