@@ -30,11 +30,16 @@ export async function watchMemory(options: MemoryWatchOptions): Promise<void> {
     try {
       const pid = first();
       if (pid === undefined) continue;
-      const { pids, resident_bytes } = membersOf(pid, await output("/bin/ps", ["-axo", "pid=,ppid=,rss="], options));
+      const { pids, headless, resident_bytes } = membersOf(
+        pid,
+        await output("/bin/ps", ["-axo", "pid=,ppid=,rss="], options),
+      );
+      // Whole, as an upper bound: threads may follow one another faster than their shares can be read.
+      const behind = headless.length === 0 ? 0 : threadsBytes(await output("/bin/sh", readThreads(headless), options));
       // An upper bound of what follows, and far cheaper.
-      if (resident_bytes <= memory_bytes) continue;
+      if (resident_bytes + behind <= memory_bytes) continue;
       const files = pids.map((member) => `/proc/${member}/smaps_rollup`);
-      if (sharedBytes(await output("/bin/cat", files, options)) <= memory_bytes) continue;
+      if (sharedBytes(await output("/bin/cat", files, options)) + behind <= memory_bytes) continue;
       return onExcess();
     } catch {
       // The next look counts; what it cannot learn, each process's own limit still holds.
@@ -42,8 +47,48 @@ export async function watchMemory(options: MemoryWatchOptions): Promise<void> {
   }
 }
 
-/** The descendants of a process, and it; and their resident memory. Of lines `pid ppid rss`, the last in KiB. */
-export function membersOf(first: number, listed: string): { pids: number[]; resident_bytes: number } {
+/**
+ * Prints a line of `status` with the resident memory of each process, as one of its threads has it. A process whose
+ * first thread has ended is listed as one without memory, while others of its threads still hold all of it. They may
+ * follow one another quickly: the look at one that has just ended is made again.
+ */
+const READ_THREADS = String.raw`
+look() {
+  others=
+  for thread in /proc/$1/task/*; do
+    if [ "$thread" = "/proc/$1/task/$1" ]; then continue; fi
+    others=1
+    while read -r key value unit; do
+      if [ "$key" = VmRSS: ]; then echo "$key $value $unit" && return 0; fi
+    done 2>/dev/null <"$thread/status"
+  done
+  [ -z "$others" ]
+}
+for pid; do
+  for again in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
+    if look "$pid"; then break; fi
+  done
+done
+`;
+
+/** The arguments of a shell that prints what threads of these processes hold. */
+function readThreads(pids: readonly number[]): string[] {
+  return ["-c", READ_THREADS, "taskd-sandbox", ...pids.map(String)];
+}
+
+/** The sum of the resident memory in several `status`. */
+export function threadsBytes(statuses: string): number {
+  return sumOf(statuses, /(?<=^|\n)VmRSS:\s+(\d+) kB(?=\n|$)/g);
+}
+
+/**
+ * The descendants of a process, and it; those that are listed without memory; and the resident memory of all. Of lines
+ * `pid ppid rss`, the last in KiB.
+ */
+export function membersOf(
+  first: number,
+  listed: string,
+): { pids: number[]; headless: number[]; resident_bytes: number } {
   const children = new Map<number, number[]>();
   const resident = new Map<number, number>();
   for (const [, pid, parent, kib] of listed.matchAll(/(?<=^|\n) *(\d+) +(\d+) +(\d+) *(?=\n|$)/g)) {
@@ -56,15 +101,17 @@ export function membersOf(first: number, listed: string): { pids: number[]; resi
     pids.push(pid);
     left.push(...children.get(pid) ?? []);
   }
-  return { pids, resident_bytes: pids.reduce((sum, pid) => sum + resident.get(pid)!, 0) };
+  const headless = pids.filter((pid) => resident.get(pid) === 0);
+  return { pids, headless, resident_bytes: pids.reduce((sum, pid) => sum + resident.get(pid)!, 0) };
 }
 
 /** The sum of the proportional shares of several `smaps_rollup`. */
 export function sharedBytes(rollups: string): number {
-  return [...rollups.matchAll(/(?<=^|\n)Pss: +(\d+) kB(?=\n|$)/g)].reduce(
-    (sum, [, kib]) => sum + Number(kib) * 1_024,
-    0,
-  );
+  return sumOf(rollups, /(?<=^|\n)Pss: +(\d+) kB(?=\n|$)/g);
+}
+
+function sumOf(text: string, kib: RegExp): number {
+  return [...text.matchAll(kib)].reduce((sum, [, value]) => sum + Number(value) * 1_024, 0);
 }
 
 async function output(path: string, args: readonly string[], { clock, signal }: MemoryWatchOptions): Promise<string> {

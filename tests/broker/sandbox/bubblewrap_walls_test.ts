@@ -4,6 +4,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { dirname } from "@std/path/dirname";
+import { systemClock } from "../../../lib/clock.ts";
 import { readHostView } from "../../../broker/sandbox/bubblewrap/host_view.ts";
 import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import { bubblewrapTest, testBubblewrap } from "../../support/bubblewrap.ts";
@@ -11,6 +12,18 @@ import { runIn, startIn } from "./_container.ts";
 import { longTest } from "../../support/long.ts";
 
 const HOG = "x = []\nwhile True: x.append(bytearray(10_000_000))";
+/** Its first thread ends, and another holds memory that all processes may share: no limit of a process counts that. */
+const HEADLESS = `
+import ctypes, mmap, os, platform, threading, time
+def hold():
+    time.sleep(0.2)
+    held = mmap.mmap(-1, 300 << 20)
+    for at in range(0, len(held), 4096): held[at] = 1
+    time.sleep(8)
+    os._exit(0)
+threading.Thread(target=hold).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+`;
 const IS_ROOT = Deno.uid() === 0;
 
 bubblewrapTest("a program reaches the gateway and the proxy at the address that containers have", async () => {
@@ -115,6 +128,14 @@ bubblewrapTest("processes that have too much together are ended where no control
   const { end } = await runIn(test, ["/bin/sh", "-c", script], { memory_bytes: 150 << 20 });
   assertEquals([end.reason, end.code], ["out_of_memory", 137]);
 }, longTest);
+
+bubblewrapTest("a process counts whose first thread has ended, where no control group bounds it", async () => {
+  // Looks follow quickly.
+  const sleep = (ms: number, signal?: AbortSignal) => systemClock.sleep(ms === 1_000 ? 20 : ms, signal);
+  await using test = await testBubblewrap({ clock: { ...systemClock, sleep } });
+  const { end } = await runIn(test, ["/usr/bin/python3", "-c", HEADLESS], { memory_bytes: 128 << 20 });
+  assertEquals([end.reason, end.code], ["out_of_memory", 137]);
+});
 
 bubblewrapTest("a control group bounds a sandbox as a whole, and is gone with it", async () => {
   if (!IS_ROOT || !await isThere("/sys/fs/cgroup/memory/memory.limit_in_bytes")) return;
