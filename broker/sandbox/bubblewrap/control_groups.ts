@@ -25,15 +25,19 @@ export interface ControlGroup {
 const CPU_WEIGHT = 50;
 /** bwrap's own two, the forwarder's threads, and the shell that starts it. */
 const OWN_PROCESSES = 32;
+/** Of the memory, what buffers of TCP may have beside it: the first version counts them apart, the second within it. */
+const TCP_SHARE = 1 / 4;
 const V1 = "/sys/fs/cgroup";
 
 const JOIN_V1 = String.raw`
-name=$1 memory=$2 pids=$3
-shift 3
+name=$1 memory=$2 tcp=$3 pids=$4
+shift 4
 cd ${V1} || exit 121
 mkdir "memory/$name" "pids/$name" "cpu/$name" || exit 121
 echo "$memory" >"memory/$name/memory.limit_in_bytes" || exit 121
 echo "$memory" 2>/dev/null >"memory/$name/memory.memsw.limit_in_bytes"
+# Not every kernel has it.
+echo "$tcp" 2>/dev/null >"memory/$name/memory.kmem.tcp.limit_in_bytes"
 echo "$pids" >"pids/$name/pids.max" || exit 121
 echo 512 >"cpu/$name/cpu.shares" || exit 121
 for at in memory pids cpu; do echo $$ >"$at/$name/cgroup.procs" || exit 121; done
@@ -66,8 +70,9 @@ export function controlGroup(
 ): ControlGroup | undefined {
   const pids = String(max_pids + OWN_PROCESSES);
   if (bounding === "v1") {
+    const tcp = String(Math.ceil(memory_bytes * TCP_SHARE));
     return {
-      words: ["/bin/bash", "-c", JOIN_V1, "taskd-sandbox", name, String(memory_bytes), pids],
+      words: ["/bin/bash", "-c", JOIN_V1, "taskd-sandbox", name, String(memory_bytes), tcp, pids],
       removal: { program: "/bin/sh", args: ["-c", LEAVE_V1, "taskd-sandbox", name] },
     };
   }

@@ -153,6 +153,18 @@ bubblewrapTest("a control group bounds a sandbox as a whole, and is gone with it
   });
 }, longTest);
 
+bubblewrapTest("a control group of the first version bounds what TCP buffers too", async () => {
+  const file = "memory.kmem.tcp.limit_in_bytes";
+  if (!IS_ROOT || !await isThere(`/sys/fs/cgroup/memory/${file}`)) return;
+  await using test = await testBubblewrap({ bounding: "v1" });
+  const program = ["/bin/sh", "-c", "echo ready; exec sleep 600"];
+  const { task_id, sandbox, line } = await startIn(test, program, { memory_bytes: 256 << 20 });
+  await line("ready");
+  const bound = await Deno.readTextFile(`/sys/fs/cgroup/memory/taskd-${task_id}/${file}`);
+  await sandbox.stop();
+  assertEquals(Number(bound), 64 << 20);
+});
+
 async function isThere(path: string): Promise<boolean> {
   return await Deno.lstat(path).then(() => true, () => false);
 }
