@@ -9,7 +9,7 @@
 
 import type { Clock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
-import { removeIfPresent, withFileError } from "../../../lib/fs.ts";
+import { namesIn, removeIfPresent, withFileError } from "../../../lib/fs.ts";
 import { prepareSocketFolder } from "../../../lib/socket_folder.ts";
 import { GATEWAY_PORT, PROXY_PORT } from "../../egress/ports.ts";
 import { AGENT_ID, MAPPED_BASE } from "../agent_user.ts";
@@ -18,8 +18,8 @@ import { giveAway } from "../give_away.ts";
 import { setVariables } from "../host_programs.ts";
 import { MARKER, type RunningProcess, sweepProcesses } from "../processes.ts";
 import type { ListenAddresses, Sandbox, SandboxRuntime, SandboxSpec } from "../runtime.ts";
-import { bubblewrapSandbox } from "./bubblewrap_sandbox.ts";
-import { type Bounding, controlGroup } from "./control_groups.ts";
+import { bubblewrapSandbox, removeGroup } from "./bubblewrap_sandbox.ts";
+import { type Bounding, controlGroup, groupRemoval } from "./control_groups.ts";
 import { hostToolchain } from "./host_toolchain.ts";
 import type { ReadHostView } from "./host_view.ts";
 import type { FilterArch } from "./seccomp_filter.ts";
@@ -27,6 +27,7 @@ import { startCommand } from "./start_script.ts";
 
 /** By which the user's systemd is found. */
 const MANAGER_VARIABLES: readonly string[] = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
+const TASK_ID = /^[0-9a-f]{32}$/;
 
 export interface BubblewrapRuntimeOptions {
   /** The bwrap program, absolute. */
@@ -48,6 +49,8 @@ export class BubblewrapRuntime implements SandboxRuntime {
   readonly name = "bubblewrap";
   readonly #options: BubblewrapRuntimeOptions;
   readonly #uid = Deno.uid() ?? 0;
+  /** The tasks whose sandboxes are not an earlier broker's. */
+  readonly #own = new Set<string>();
 
   constructor(options: BubblewrapRuntimeOptions) {
     if (!/^[0-9a-f]{8,64}$/.test(options.owner)) throw new TaskdError("usage", "A sandbox owner is hexadecimal digits");
@@ -66,6 +69,10 @@ export class BubblewrapRuntime implements SandboxRuntime {
   /** Of this broker alone: others of the same user have their sockets beside it. */
   get #folder(): string {
     return `${this.#options.run_dir}/bw-${this.#options.owner.slice(0, 8)}`;
+  }
+
+  get #manager(): Record<string, string> {
+    return setVariables(this.#options.env, MANAGER_VARIABLES);
   }
 
   get #sockets(): { gateway: string; proxy: string } {
@@ -111,7 +118,7 @@ export class BubblewrapRuntime implements SandboxRuntime {
   async start(spec: SandboxSpec): Promise<Sandbox> {
     const attempted = `Cannot start the sandbox of task ${spec.task_id.slice(0, 64)}`;
     const { workload, task_id, memory_bytes, work_dir } = spec;
-    if (!/^[0-9a-f]{32}$/.test(task_id)) throw new TaskdError("usage", `${attempted}: that is no task id`);
+    if (!TASK_ID.test(task_id)) throw new TaskdError("usage", `${attempted}: that is no task id`);
     if (workload.kind !== "command") {
       throw new TaskdError("invalid_config", `${attempted}: bubblewrap runs programs, not the built-in agent`, {
         hint: "Set runtime: deno for the built-in agent",
@@ -122,7 +129,8 @@ export class BubblewrapRuntime implements SandboxRuntime {
     const owner_id = this.#agent;
     if (owner_id !== undefined) await giveAway(spec, { ...this.#options, owner: owner_id, attempted });
     const { max_pids } = workload;
-    const group = controlGroup(bounding, { name: `taskd-${task_id}`, uid: this.#uid, memory_bytes, max_pids });
+    this.#own.add(task_id);
+    const group = controlGroup(bounding, { name: groupOf(task_id), uid: this.#uid, memory_bytes, max_pids });
     const report = `${this.#folder}/${task_id}`;
     const start = startCommand({
       bwrap: program,
@@ -143,16 +151,35 @@ export class BubblewrapRuntime implements SandboxRuntime {
       task_id,
       report,
     });
-    const manager = setVariables(this.#options.env, MANAGER_VARIABLES);
-    return bubblewrapSandbox({ start, env: manager, spec, clock, report, group });
+    return bubblewrapSandbox({ start, env: this.#manager, spec, clock, report, group });
   }
 
   /**
    * Ends what an earlier process of this broker left, which is little: see above. A process is known by how its command
-   * line begins, with this bwrap and this owner, and is listed again right before it is killed.
+   * line begins, with this bwrap and this owner, and is listed again right before it is killed. Then groups are empty.
    */
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
-    return [...await sweepProcesses(this.#options, keep, (process) => taskOf(process, this.#options))];
+    const swept = await sweepProcesses(this.#options, keep, (process) => taskOf(process, this.#options));
+    await this.#sweepGroups(keep);
+    return [...swept];
+  }
+
+  /**
+   * Takes away the control groups that an earlier process of this broker left. A report is there before its sandbox has a
+   * group, and as long as it has one: groups of other brokers are not touched, whose sandboxes may be just starting.
+   */
+  async #sweepGroups(keep: ReadonlySet<string>): Promise<void> {
+    const { bounding, clock } = this.#options;
+    for (const task_id of namesIn(this.#folder)) {
+      if (!TASK_ID.test(task_id) || keep.has(task_id) || this.#own.has(task_id)) continue;
+      try {
+        const removal = groupRemoval(bounding, { name: groupOf(task_id), uid: this.#uid });
+        if (removal !== undefined) await removeGroup(removal, { clock, env: this.#manager });
+        removeIfPresent(`${this.#folder}/${task_id}`);
+      } catch {
+        // The report is still there, and the next start tries again.
+      }
+    }
   }
 }
 
@@ -161,9 +188,13 @@ export function versionOf(stdout: string): string | undefined {
   return /\b(\d+\.\d+(?:\.\d+)*)/.exec(stdout)?.[1];
 }
 
+function groupOf(task_id: string): string {
+  return `taskd-${task_id}`;
+}
+
 function taskOf({ command_line }: RunningProcess, { program, owner }: BubblewrapRuntimeOptions): string | undefined {
   if (!command_line.startsWith(`${program} --args `)) return undefined;
   const at = command_line.indexOf(` ${MARKER}${owner}:`);
   const task_id = at < 0 ? "" : command_line.slice(at + 2 + MARKER.length + owner.length).split(" ")[0]!;
-  return /^[0-9a-f]{32}$/.test(task_id) ? task_id : undefined;
+  return TASK_ID.test(task_id) ? task_id : undefined;
 }

@@ -145,10 +145,17 @@ async function leave(
 ): Promise<boolean> {
   if (group === undefined || removed.has(group)) return false;
   removed.add(group);
-  const { program, args } = group.removal;
+  return await removeGroup(group.removal, { clock, env });
+}
+
+/** Takes a control group away, also one that an earlier broker has left; whether it was short of memory. */
+export async function removeGroup(
+  { program, args }: ControlGroup["removal"],
+  { clock, env }: { clock: Clock; env: Readonly<Record<string, string>> },
+): Promise<boolean> {
   const { stdout } = await runProcess(program, {
     args,
-    env,
+    env: { ...START_ENV, ...env },
     deadline_ms: REMOVAL_MS,
     max_bytes: 4_096,
     clock,

@@ -63,29 +63,45 @@ systemctl "$1" --quiet reset-failed "$2.scope" 2>/dev/null
 exit 0
 `;
 
+/** How a group is taken away; undefined where there is none. Of one that is gone already, nothing is said. */
+export function groupRemoval(
+  bounding: Bounding,
+  { name, uid }: { name: string; uid: number },
+): ControlGroup["removal"] | undefined {
+  if (bounding === "none") return undefined;
+  const args = bounding === "v1"
+    ? ["-c", LEAVE_V1, "taskd-sandbox", name]
+    : ["-c", LEAVE_SYSTEMD, "taskd-sandbox", managerOf(uid), name];
+  return { program: "/bin/sh", args };
+}
+
+function managerOf(uid: number): string {
+  return uid === 0 ? "--system" : "--user";
+}
+
 /** The group of a sandbox; undefined where there can be none. */
 export function controlGroup(
   bounding: Bounding,
   { name, uid, memory_bytes, max_pids }: Bounds & { name: string; uid: number },
 ): ControlGroup | undefined {
+  const removal = groupRemoval(bounding, { name, uid });
+  if (removal === undefined) return undefined;
   const pids = String(max_pids + OWN_PROCESSES);
   if (bounding === "v1") {
     const tcp = String(Math.ceil(memory_bytes * TCP_SHARE));
     return {
       words: ["/bin/bash", "-c", JOIN_V1, "taskd-sandbox", name, String(memory_bytes), tcp, pids],
-      removal: { program: "/bin/sh", args: ["-c", LEAVE_V1, "taskd-sandbox", name] },
+      removal,
     };
   }
-  if (bounding === "none") return undefined;
-  const manager = uid === 0 ? "--system" : "--user";
   const properties = { MemoryMax: memory_bytes, MemorySwapMax: 0, TasksMax: pids, CPUWeight: CPU_WEIGHT };
   return {
     words: [
-      ...["/usr/bin/systemd-run", manager, "--scope", "--quiet", `--unit=${name}`],
+      ...["/usr/bin/systemd-run", managerOf(uid), "--scope", "--quiet", `--unit=${name}`],
       ...Object.entries(properties).map(([key, value]) => `--property=${key}=${value}`),
       "--",
     ],
-    removal: { program: "/bin/sh", args: ["-c", LEAVE_SYSTEMD, "taskd-sandbox", manager, name] },
+    removal,
   };
 }
 

@@ -3,11 +3,12 @@
  */
 
 import { BubblewrapRuntime } from "../../../broker/sandbox/bubblewrap/bubblewrap_runtime.ts";
+import type { Bounding } from "../../../broker/sandbox/bubblewrap/control_groups.ts";
 import { EMPTY_VIEW } from "../../../broker/sandbox/bubblewrap/host_view.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { BWRAP } from "../../support/bubblewrap.ts";
 
-const [owner, task_id, run_dir] = Deno.args as [string, string, string];
+const [owner, task_id, run_dir, bounding] = Deno.args as [string, string, string, Bounding];
 
 if (!("WorkerGlobalScope" in globalThis)) {
   new Worker(import.meta.url, { type: "module" });
@@ -16,7 +17,7 @@ if (!("WorkerGlobalScope" in globalThis)) {
     program: BWRAP,
     run_dir,
     view: EMPTY_VIEW,
-    bounding: "none",
+    bounding,
     deno_path: Deno.execPath(),
     owner,
     env: () => undefined,

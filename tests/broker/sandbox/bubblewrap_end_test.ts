@@ -3,11 +3,14 @@
  */
 
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import type { Bounding } from "../../../broker/sandbox/bubblewrap/control_groups.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { TaskdError } from "../../../lib/errors.ts";
+import { exists } from "../../../lib/fs.ts";
+import { words } from "../../../lib/text/words.ts";
 import { listProcesses } from "../../../broker/sandbox/processes.ts";
 import { denoDirectory } from "../../support/deno_directory.ts";
-import { bubblewrapTest, testBubblewrap } from "../../support/bubblewrap.ts";
+import { bubblewrapTest, type TestBubblewrap, testBubblewrap } from "../../support/bubblewrap.ts";
 import { runIn, startIn } from "./_container.ts";
 import { allGone } from "./_sandbox.ts";
 
@@ -67,11 +70,12 @@ bubblewrapTest("a program that has sent its output away, to who never reads it, 
   assertEquals([end, out], [{ reason: "exited", code: 0, output_truncated: false }, ["sent"]]);
 });
 
-bubblewrapTest("a sandbox ends with its broker, also when that is killed", async () => {
-  await using test = await testBubblewrap();
+/** Kills a broker in the middle of a task, and returns the task. */
+async function killBroker({ owner, run_dir }: TestBubblewrap, bounding: Bounding): Promise<string> {
   const task_id = crypto.randomUUID().replaceAll("-", "");
+  const main = new URL("./_bubblewrap_main.ts", import.meta.url).pathname;
   const broker = new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", new URL("./_bubblewrap_main.ts", import.meta.url).pathname, test.owner, task_id, test.run_dir],
+    args: ["run", "-A", main, owner, task_id, run_dir, bounding],
     env: { DENO_DIR: await denoDirectory() },
     stdin: "null",
     stdout: "piped",
@@ -85,6 +89,31 @@ bubblewrapTest("a sandbox ends with its broker, also when that is killed", async
   await broker.status;
   // No sweep: the kernel does it.
   await allGone(task_id);
+  return task_id;
+}
+
+bubblewrapTest("a sandbox ends with its broker, also when that is killed", async () => {
+  await using test = await testBubblewrap();
+  await killBroker(test, "none");
+});
+
+bubblewrapTest("a sweep takes the control group that a killed broker left, and no other's", async () => {
+  const groups = (task_id: string) => words("memory pids cpu").map((at) => `/sys/fs/cgroup/${at}/taskd-${task_id}`);
+  if (Deno.uid() !== 0 || !exists("/sys/fs/cgroup/memory/memory.limit_in_bytes")) return;
+  await using test = await testBubblewrap({ bounding: "v1" });
+  const foreign = crypto.randomUUID().replaceAll("-", "");
+  for (const path of groups(foreign)) await Deno.mkdir(path);
+  try {
+    const [killed, kept] = [await killBroker(test, "v1"), await killBroker(test, "v1")];
+    assertEquals(groups(killed).map(exists), [true, true, true]);
+    assertEquals(await test.runtime.sweep(new Set([kept])), []);
+    assertEquals(groups(killed).map(exists), [false, false, false]);
+    assertEquals([...groups(kept), ...groups(foreign)].map(exists), [true, true, true, true, true, true]);
+    await test.runtime.sweep(new Set());
+    assertEquals(groups(kept).map(exists), [false, false, false]);
+  } finally {
+    for (const path of groups(foreign)) await Deno.remove(path);
+  }
 });
 
 bubblewrapTest("a sweep ends what an earlier broker of the same owner left, and nothing else", async () => {
