@@ -39,7 +39,7 @@ export class Operations {
 
   /** Runs an operation; an interrupt ends it early, also in the daemon. */
   async call<O extends CallableOp>(op: O, args: OpArgs<O>, onProgress?: OnProgress): Promise<OpAnswer<O>> {
-    // A server of tools has the store alone: files elsewhere are for a daemon that was told of them.
+    // A server of tools has the store alone: files elsewhere are those of the daemon.
     const elsewhere = this.#plan.command === "mcp" && op === "create" && "from" in args;
     const client = ALWAYS_AT_REST.has(op) && !elsewhere ? undefined : await this.#daemon();
     if (client !== undefined) return await client.call(op, args, onProgress);

@@ -151,7 +151,7 @@ Deno.test("a server of tools works with a daemon that begins later, and without 
   await child.stderr.cancel();
 });
 
-Deno.test("files outside of the store are the daemon's, below the folder that it was told of", async () => {
+Deno.test("files outside of the store are read by the daemon alone, below its folder for them", async () => {
   await using place = await makePlace();
   const folder = await Deno.makeTempDir();
   sql(`${folder}/seed.db`, "CREATE TABLE t (a)");
